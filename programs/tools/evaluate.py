@@ -30,7 +30,7 @@ from boonta.nodes.snapshots.store import MEMBERS, print_warning
 from boonta.programs.experiments import evaluations
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.folders import folders_of
-from boonta.programs.wiring.command_line.faults import command
+from boonta.programs.wiring.command_line.faults import command, require_at_least
 from boonta.programs.wiring.construction import construct
 from boonta.programs.wiring.interpreters.anakin import jax_env_of
 from boonta.programs.wiring.program import Program
@@ -40,7 +40,7 @@ from boonta.programs.wiring.trained import program_of, restored
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class Asked:
     """How a run is evaluated: the arguments of `evaluate`."""
 
     which: Which
@@ -48,6 +48,7 @@ class Task:
     seed: int
     deterministic: bool | None
     max_steps: int
+    again: bool
 
 
 def evaluate(
@@ -74,14 +75,13 @@ def evaluate(
       max_steps: env steps after which an episode is cut, and counts with what it has earned.
       again: evaluate also what has been.
     """
-    for flag, value, least in (("episodes", episodes, 1), ("max-steps", max_steps, 1), ("seed", seed, 0)):
-        if value < least:
-            raise BadInput(f"--{flag} is {value}; it must be at least {least}")
-    task = Task(which, episodes, seed, deterministic, max_steps)
+    require_at_least(1, episodes=episodes, max_steps=max_steps)
+    require_at_least(0, seed=seed)
+    asked = Asked(which, episodes, seed, deterministic, max_steps, again)
     failed = 0
     for folder in folders_of(workdirs):
         try:
-            for found, is_new in evaluate_run(folder, task, again):
+            for found, is_new in evaluate_run(folder, asked):
                 print(f"{folder}: {_described(found)}{'' if is_new else ', from before'}", flush=True)
         except (BadInput, ValueError, OSError) as error:  # The other runs are still evaluated.
             failed += 1
@@ -90,7 +90,7 @@ def evaluate(
         sys.exit(1)
 
 
-def evaluate_run(folder: pathlib.Path, task: Task, again: bool = False) -> Iterator[tuple[Evaluated, bool]]:
+def evaluate_run(folder: pathlib.Path, asked: Asked) -> Iterator[tuple[Evaluated, bool]]:
     """Evaluates one run; yields each evaluation, and whether it is new.
 
     Raises:
@@ -99,15 +99,17 @@ def evaluate_run(folder: pathlib.Path, task: Task, again: bool = False) -> Itera
     program = program_of(folder)
     if program.env.spec.num_players != 1:
         raise BadInput("it is a game of two players, whose runs `boonta match` evaluates")
-    deterministic = _deterministic(program) if task.deterministic is None else task.deterministic
+    deterministic = _deterministic(program) if asked.deterministic is None else asked.deterministic
     policy = evaluated_policy(program.agent, deterministic)
-    population = _population(program) if task.which == "newest" else None
-    newest = Checkpointer(checkpoints_of(folder, task.which) if population is None else folder / MEMBERS).latest()
+    population = _population(program) if asked.which == "newest" else None
+    newest = Checkpointer(checkpoints_of(folder, asked.which) if population is None else folder / MEMBERS).latest()
     if newest is None:
-        raise BadInput(f"it has no {task.which} checkpoint yet")
-    wanted = Evaluated(newest, task.which, task.episodes, policy.deterministic, task.seed, (), max_steps=task.max_steps)
-    before = {} if again else {found.key: found for found in evaluations.read(folder)[0]}
-    members: Iterable[int | None] = [_best_member(folder) if task.which == "best" else None]
+        raise BadInput(f"it has no {asked.which} checkpoint yet")
+    wanted = Evaluated(
+        newest, asked.which, asked.episodes, policy.deterministic, asked.seed, returns=(), max_steps=asked.max_steps
+    )
+    before = {} if asked.again else {found.key: found for found in evaluations.read(folder)[0]}
+    members: Iterable[int | None] = [_best_member(folder) if asked.which == "best" else None]
     if population is not None:
         members = range(len(population.members))
     expected = [dataclasses.replace(wanted, member=member) for member in members]
@@ -115,9 +117,9 @@ def evaluate_run(folder: pathlib.Path, task: Task, again: bool = False) -> Itera
         yield from ((before[each.key], False) for each in expected)
         return
     if population is None:
-        played = [_play(program, folder, task, policy)]
+        played = [_play(program, folder, asked, policy)]
     else:
-        played = _play_members(population, folder, task, deterministic)
+        played = _play_members(population, folder, asked, deterministic)
     found = [
         dataclasses.replace(each, returns=tuple(map(float, returns)), cut=cut)
         for each, (returns, cut) in zip(expected, played)
@@ -135,23 +137,24 @@ def _deterministic(program: Program) -> bool | None:
     return None
 
 
-def _play(program: Program, folder: pathlib.Path, task: Task, policy: Any) -> tuple[Sequence[float], int]:
+def _play(program: Program, folder: pathlib.Path, asked: Asked, policy: Any) -> tuple[Sequence[float], int]:
     """The returns [E] of one checkpoint, and the number of episodes that were cut."""
-    params, _ = restored(program.agent, folder, task.which)
+    params, _ = restored(program.agent, folder, asked.which)
     env = _in_jax(program)
     if env is None:
-        play = Play(program.env(task.episodes, task.seed), policy, jit_policy(policy), task.seed, metrics.Stopwatch())
-        return play_out(play, params, task.max_steps)
+        batch = program.env(asked.episodes, asked.seed)
+        play = Play(batch, policy, jit_policy(policy), asked.seed, metrics.Stopwatch())
+        return play_out(play, params, asked.max_steps)
 
     def one(params: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return stage.play_out(env, policy, params, task.episodes, task.max_steps, key)
+        return stage.play_out(env, policy, params, asked.episodes, asked.max_steps, key)
 
-    returns, over = jax.jit(one)(params, jax.random.PRNGKey(task.seed))
+    returns, over = jax.jit(one)(params, jax.random.PRNGKey(asked.seed))
     return np.asarray(returns).tolist(), int(np.sum(~np.asarray(over)))
 
 
 def _play_members(
-    node: Population, folder: pathlib.Path, task: Task, deterministic: bool | None
+    node: Population, folder: pathlib.Path, asked: Asked, deterministic: bool | None
 ) -> list[tuple[Sequence[float], int]]:
     """The same of each member of a population; all meet the same episodes."""
     state, _ = Checkpointer(folder / MEMBERS).restore(node.initial_state)
@@ -159,9 +162,9 @@ def _play_members(
     def one(member: Member, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         agent = node.make(with_values(node.config, member.values))
         policy, params = evaluated_policy(agent, deterministic), agent.update.params(member.learner)
-        return stage.play_out(node.env, policy, params, task.episodes, task.max_steps, key)
+        return stage.play_out(node.env, policy, params, asked.episodes, asked.max_steps, key)
 
-    returns, over = jax.jit(jax.vmap(one, in_axes=(0, None)))(Member(*state), jax.random.PRNGKey(task.seed))
+    returns, over = jax.jit(jax.vmap(one, in_axes=(0, None)))(Member(*state), jax.random.PRNGKey(asked.seed))
     return list(zip(np.asarray(returns).tolist(), np.sum(~np.asarray(over), axis=1).tolist()))
 
 

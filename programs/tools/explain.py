@@ -27,7 +27,7 @@ from boonta.envs.base import LAST, Env
 from boonta.nodes.acting.local import Play, jit_policy
 from boonta.nodes.metrics import Stopwatch
 from boonta.programs.reports import film
-from boonta.programs.wiring.command_line.faults import command
+from boonta.programs.wiring.command_line.faults import command, require_at_least
 from boonta.programs.wiring.run import BadInput, Which
 from boonta.programs.wiring.trained import agent_and_env, params_of
 
@@ -69,10 +69,7 @@ def explain(
       explore: play the first episode with noise, too.
       seed: seed of the environment and the policy.
     """
-    counts = {"episodes": episodes, "max-steps": max_steps, "max-nodes": max_nodes, "max-depth": max_depth}
-    for name, value in counts.items():
-        if value < 1:
-            raise BadInput(f"--{name} is {value}; it must be at least 1")
+    require_at_least(1, episodes=episodes, max_steps=max_steps, max_nodes=max_nodes, max_depth=max_depth)
     agent, env = agent_and_env(workdir)
     if not isinstance(agent.eval_policy.step, Planner):
         raise BadInput(f"{workdir} holds a run of another agent; only MuZero's runs can be explained")

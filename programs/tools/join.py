@@ -19,7 +19,7 @@ import tyro
 from boonta.nodes.rpc import keys
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.errors import RpcError
-from boonta.programs.wiring.command_line.faults import command
+from boonta.programs.wiring.command_line.faults import command, require_at_least
 from boonta.programs.wiring.joining import FILE, Servers, read_servers, require_joinable
 from boonta.programs.wiring.machine import network
 from boonta.programs.wiring.run import BadInput
@@ -47,8 +47,7 @@ def join(workdir: tyro.conf.Positional[pathlib.Path], actors: int = 1, group: st
       actors: number of actors, at least 1.
       group: label of the group that they join.
     """
-    if actors < 1:
-        raise BadInput(f"--actors is {actors}; it must be at least 1")
+    require_at_least(1, actors=actors)
     config = read_config(workdir)
     declared = require_joinable(program_of(workdir, config), group).number
     servers = read_servers(workdir)

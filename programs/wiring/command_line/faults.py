@@ -32,6 +32,13 @@ def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
         sys.exit(2)
 
 
+def require_at_least(least: int, **flags: int) -> None:
+    """Raises `BadInput` if one of these flags, by its name in Python, has a lower number."""
+    for name, value in flags.items():
+        if value < least:
+            raise BadInput(f"--{name.replace('_', '-')} is {value}; it must be at least {least}")
+
+
 @contextlib.contextmanager
 def writing(out: pathlib.Path) -> Iterator[None]:
     """Raises `BadInput` where the file system refuses what is written to a tool's `--out` meanwhile."""
