@@ -93,7 +93,11 @@ class Result:
     @property
     def name(self) -> str:
         """The run's name in messages and tables."""
-        return self.folder.name if self.member is None else f"{self.folder.name}, member {self.member}"
+        return _name(self.folder, self.member)
+
+
+def _name(folder: pathlib.Path, member: int | None) -> str:
+    return folder.name if member is None else f"{folder.name}, member {member}"
 
 
 def recorded(folder: pathlib.Path, asked: bool = True) -> Recorded:
@@ -192,10 +196,13 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
         )
     results = []
     for member, (row, curve) in learners.items():
-        name = folder.name if member is None else f"{folder.name}, member {member}"
+        name = _name(folder, member)
         if not len(curve.values):
             raise NoCurve(f"{name} has no {metric} yet")
-        settings = settings_of(config, environment, row)
+        settings, later = settings_of(config, environment, row), evaluated.get(member)
+        if later is not None and (outdated := _outdated(later, run.past)):
+            warnings.append(f"{name} {outdated}")
+            later = None
         results.append(
             Result(
                 folder,
@@ -206,7 +213,7 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
                 config.seed if member is None else int(row.get("seed") or 0),
                 settings,
                 curve,
-                _score(name, settings, metric, curve, evaluated.get(member), run.past, warnings),
+                _last_score(metric, curve, settings) if later is None else _score_of(later),
             )
         )
     return results, warnings
@@ -254,34 +261,30 @@ def _lost(folder: pathlib.Path, file: str, malformed: Sequence[int]) -> list[str
     return [f"{folder.name}: {lines} cut or malformed, and left out"]
 
 
-def _score(
-    name: str,
-    settings: Mapping[str, Any],
-    metric: str,
-    curve: Curve,
-    evaluated: Evaluated | None,
-    past: Sequence[Moment],
-    warnings: list[str],
-) -> Score:
-    """The final score: an evaluation after the run, else the last point of the curve.
-
-    A run that went on after its evaluation would have the score of other params than those at the end of its curve;
-    `warnings` gets one more then.
-    """
+def _outdated(evaluated: Evaluated, past: Sequence[Moment]) -> str:
+    """Why an evaluation after the run isn't of the params at the end of the run's curve; empty if it is."""
     reached = past[-1].updates if past else 0.0
-    if evaluated is not None and evaluated.which == "newest" and evaluated.updates < reached:
-        warnings.append(
-            f"{name} was evaluated after {evaluated.updates:,} updates, and has made {reached:,.0f}: its last "
-            "evaluation in the run counts; evaluate it again"
-        )
-        evaluated = None
-    if evaluated is None:
-        source = "last evaluation of the run" if metric == RETURN else f"last {metric} of the run"
-        episodes = settings.get("evaluation.episodes") if metric == RETURN else None
-        return Score(float(curve.values[-1]), source, None if episodes is None else int(episodes))  # A flag is a text.
+    if evaluated.which != "newest" or evaluated.updates >= reached:
+        return ""
+    return (
+        f"was evaluated after {evaluated.updates:,} updates, and has made {reached:,.0f}: its last evaluation in the "
+        "run counts; evaluate it again"
+    )
+
+
+def _score_of(evaluated: Evaluated) -> Score:
+    """The score by an evaluation after the run."""
     policy = "deterministic" if evaluated.deterministic else "sampled"
     source = f"evaluation after the run, {evaluated.which} checkpoint, {policy}"
     return Score(statistics.fmean(evaluated.returns), source, len(evaluated.returns))
+
+
+def _last_score(metric: str, curve: Curve, settings: Mapping[str, Any]) -> Score:
+    """The score by the last point of the curve."""
+    if metric != RETURN:
+        return Score(float(curve.values[-1]), f"last {metric} of the run", None)
+    episodes = settings.get("evaluation.episodes")  # A flag is a text.
+    return Score(float(curve.values[-1]), "last evaluation of the run", None if episodes is None else int(episodes))
 
 
 def _ending(folder: pathlib.Path, config: Config) -> list[str]:
