@@ -164,37 +164,20 @@ def _services(name: str, file: str, flags: tuple[str, ...], built: Built, table:
     hosts = f"{name}-{{label}}-0-{{index}}.{name}"  # Deployment, role, job, pod; headless service.
     tasks = core.plan(built.program)
     core.hosts_of(hosts, tasks)  # It refuses what names no hosts.
-    return tuple(_service(name, hosts, file, flags, built, table, tasks, group) for group in groups)
-
-
-def _service(
-    name: str,
-    hosts: str,
-    file: str,
-    flags: tuple[str, ...],
-    built: Built,
-    table: resources.Table,
-    tasks: tuple[core.Task, ...],
-    members: Group,
-) -> Role:
-    label, group = members.label, table.group(members.label)
-    _require_a_host_each(members, group)
-    own = ("--label", label, "--index", f"$({INDEX})", "--hosts", hosts, "--key", KEY)
-    environment = {**_environment(built, members, group), core.ENTERED: core.entered(built.environment[label])}
-    volume = _volume(label, built)
-    if label == LEARNER:  # Its volume has the checkpoints alone, and all else of the run's folder can't be written.
-        environment.setdefault(compiled.VARIABLE, f"{volume[1]}/{compiled.FOLDER}")
-    return Role(
-        label,
-        group,
-        members.number,
-        ("python", "-m", "boonta.deploy.node", file, *own, "--", *map(_literal, flags)),
-        environment,
-        tuple(port for task in tasks if task.label == label for port in task.ports),
-        volume,
-        label == LEARNER,
-        f"{name}-key",
-    )
+    roles = []
+    for members in groups:
+        label, group = members.label, table.group(members.label)
+        _require_a_host_each(members, group)
+        own = ("--label", label, "--index", f"$({INDEX})", "--hosts", hosts, "--key", KEY)
+        command = ("python", "-m", "boonta.deploy.node", file, *own, "--", *map(_literal, flags))
+        environment = {**_environment(built, members, group), core.ENTERED: core.entered(built.environment[label])}
+        volume = _volume(label, built)
+        if label == LEARNER:  # Its volume has the checkpoints alone, and all else of the run's folder can't be written.
+            environment.setdefault(compiled.VARIABLE, f"{volume[1]}/{compiled.FOLDER}")
+        ports = tuple(port for task in tasks if task.label == label for port in task.ports)
+        decides, secret = label == LEARNER, f"{name}-key"
+        roles.append(Role(label, group, members.number, command, environment, ports, volume, decides, secret))
+    return tuple(roles)
 
 
 def _require_a_host_each(members: Group, group: resources.Group) -> None:
