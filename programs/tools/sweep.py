@@ -22,8 +22,8 @@ from boonta.programs.experiments.progress import Progress, failures, summary
 from boonta.programs.experiments.scheduler import DONE, Scheduler
 from boonta.programs.experiments.slots import Slot, Slots, divide, require_sound, this_machine
 from boonta.programs.experiments.spec import Spec
-from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.command_line.arguments import split_flags
+from boonta.programs.wiring.command_line.faults import refusing
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import naming
 from boonta.programs.wiring.run_folder.folder import lock
@@ -165,13 +165,9 @@ def main() -> None:
     """The command line of `sweep`."""
     own, flags = split_flags(sys.argv[1:])
     asked = tyro.cli(Asked, args=own, prog="boonta sweep")
-    try:
+    with refusing():
         given = spec_of(asked, flags)
-        code = sweep(folder_of(asked, given), given, ["boonta", "sweep", *sys.argv[1:]], asked.show)
-    except BadInput as error:
-        faults.tell(error)
-        sys.exit(2)
-    sys.exit(code)
+        sys.exit(sweep(folder_of(asked, given), given, ["boonta", "sweep", *sys.argv[1:]], asked.show))
 
 
 if __name__ == "__main__":

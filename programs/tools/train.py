@@ -10,7 +10,7 @@ import pathlib
 import sys
 
 from boonta.envs.base import suggest
-from boonta.programs.wiring.command_line import faults
+from boonta.programs.wiring.command_line.faults import refusing
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.shipped import programs
 
@@ -37,11 +37,8 @@ def main() -> None:
     if sys.argv[1:2] in ([], ["-h"], ["--help"]):
         print(f"Usage: boonta train PROGRAM [ENVIRONMENT] [FLAG...]\n\nPrograms: {', '.join(programs())}.")
         sys.exit(0 if sys.argv[1:] else 2)
-    try:
+    with refusing():
         command = command_of(sys.argv[1:])
-    except BadInput as error:
-        faults.tell(error)
-        sys.exit(2)
     os.execv(command[0], command)
 
 

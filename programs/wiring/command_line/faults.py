@@ -22,9 +22,16 @@ STANDARD = pathlib.Path(os.__file__).resolve().parent
 
 def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
     """Runs a tool's function from the command line; bad input and `errors` end it with a message and code 2."""
+    with refusing(*errors):
+        tyro.cli(function)
+
+
+@contextlib.contextmanager
+def refusing(*errors: type[Exception]) -> Iterator[None]:
+    """Ends the process with a message and code 2 where bad input, or one of `errors`, is raised meanwhile."""
     expected: tuple[type[Exception], ...] = (BadInput, *errors)
     try:
-        tyro.cli(function)
+        yield
     except BrokenPipeError:  # An OSError, but no bad input: the console script ends quietly.
         raise
     except expected as error:
