@@ -156,10 +156,9 @@ def read(path: pathlib.Path) -> Table:
     given = content.get("groups") or {}
     if not isinstance(given, dict):
         raise BadInput(f"groups of {path} is {given!r}; it must have a key for each group")
-    groups = {
-        label: _make(DEFAULTS.get(label) or Group(), f"groups.{label}", fields) for label, fields in given.items()
-    }
-    return _make(Table("unset"), str(path), {**content, "groups": groups, "image": content.get("image") or ""})
+    unset = Table("unset")
+    groups = {label: _make(unset.group(label), f"groups.{label}", fields) for label, fields in given.items()}
+    return _make(unset, str(path), {**content, "groups": groups, "image": content.get("image") or ""})
 
 
 def _make(default: T, where: str, given: Any) -> T:

@@ -198,6 +198,7 @@ def _header(job: Job, name: str, array: str = "") -> list[str]:
 def _body(job: Job, command: str, setting: str) -> list[str]:
     script = BODY.replace("@ROOT@", shlex.quote(str(job.root))).replace("@COMMAND@", command)
     script = script.replace("@RESTARTS@", str(job.max_restarts)).replace("@LINGER@", str(LINGER_S))
+    script = script.replace("@PORT@", str(core.BASE_PORT))
     return script.replace("@SETTING@", setting).replace("@SERVERS@", FILE).splitlines()
 
 
@@ -242,7 +243,7 @@ for t in "${!nodes[@]}"; do echo "${machines[t % ${#machines[@]}]}"; done >"$SLU
 BOONTA_NODES=$(printf '%s\\n' "${nodes[@]}")
 BOONTA_HOSTS=$(IFS=,; echo "${machines[*]}")
 BOONTA_SERVERS=$workdir/@SERVERS@ # It is there while the program runs.
-BOONTA_PORT=$((20000 + SLURM_JOB_ID % 100 * 100)) # Jobs that share a machine need different ports.
+BOONTA_PORT=$((@PORT@ + SLURM_JOB_ID % 100 * 100)) # Jobs that share a machine need different ports.
 export BOONTA_NODES BOONTA_HOSTS BOONTA_SERVERS BOONTA_PORT
 
 reason=
