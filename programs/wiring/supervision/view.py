@@ -126,12 +126,6 @@ def start(row: dict[str, float]) -> str:
     return f"{row['start_s']:.1f} s ({shown}{reused})"
 
 
-def warn_of_health(status: dict[str, Any]) -> None:
-    """Logs, at the end of a run, what was wrong with its learning at that time."""
-    for warning in status.get("health", {}).values():
-        LOG.warning("at the end: %s", warning)
-
-
 def conclude(status: dict[str, Any], failure: str, caught: int = 0) -> int:
     """Logs how a program ended, and what was wrong with its learning then; returns its exit code, see `launch.prepare`.
 
@@ -140,7 +134,8 @@ def conclude(status: dict[str, Any], failure: str, caught: int = 0) -> int:
       failure: why the program failed; empty if it didn't.
       caught: number of the signal that ended it; 0 if none did.
     """
-    warn_of_health(status)
+    for warning in status.get("health", {}).values():
+        LOG.warning("at the end: %s", warning)
     if failure:
         LOG.error(failure)
         return 1

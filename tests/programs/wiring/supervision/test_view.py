@@ -123,9 +123,10 @@ def test_line_table_and_the_end_show_what_is_wrong_with_learning(capsys):
     console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(view.table_of(ill))
     assert "returns fell, gradient vanished" in console.export_text()
-    view.warn_of_health(STATUS)
-    view.warn_of_health(ill)
-    assert capsys.readouterr().out == "warning: at the end: returns fell: to 0; go back\nwarning: at the end: it is 0\n"
+    for status in (STATUS, ill):
+        view.conclude({**status, "reason": "over"}, "")
+    warnings = "warning: at the end: returns fell: to 0; go back\nwarning: at the end: it is 0\n"
+    assert capsys.readouterr().out == f"done: over\n{warnings}done: over\n"
 
 
 def test_a_line_says_which_table_gives_less_than_its_share():
