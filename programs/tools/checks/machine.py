@@ -11,8 +11,8 @@ import socket
 from boonta.programs.tools.checks.finding import Finding
 from boonta.programs.wiring.machine import cores as wiring_cores
 from boonta.programs.wiring.machine import memory as wiring_memory
+from boonta.programs.wiring.machine.files import ROOT
 
-ROOT = pathlib.Path("/")
 GB = 1e9
 FEW_GB = 4.0  # The processes of a small program take about half a GB each.
 SHARED_MB = 64.0  # Size of a container's /dev/shm without --shm-size.

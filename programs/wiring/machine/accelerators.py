@@ -5,11 +5,10 @@ Whether JAX has taken them is asked here, too, of a private part of JAX's.
 
 from __future__ import annotations
 
-import contextlib
-import pathlib
 import sys
 
-ROOT = pathlib.Path("/")  # Tests have another one.
+from boonta.programs.wiring.machine.files import ROOT, text_of  # Tests have another root.
+
 GOOGLE = "0x1ae0"  # Google's number on the PCI bus, where it has network cards, too.
 # TPUs v2 and v3, v4, v5p, v5e, v6e and TPU7x, as JAX's `hardware_utils` has them, and one without a public name.
 TPUS = ("0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076")
@@ -43,10 +42,3 @@ def taken() -> bool:
     from jax._src.xla_bridge import backends_are_initialized
 
     return backends_are_initialized()
-
-
-def text_of(path: pathlib.Path) -> str:
-    """The content of a file; empty if it can't be read."""
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        return path.read_text()
-    return ""

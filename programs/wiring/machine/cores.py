@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import pathlib
 
-from boonta.programs.wiring.machine.memory import ROOT, control_group
+from boonta.programs.wiring.machine.files import ROOT
+from boonta.programs.wiring.machine.memory import control_group
 
 PERIOD_US = 100_000  # Of the older control groups, which have theirs in another file.
 

@@ -7,9 +7,8 @@ import pathlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from boonta.programs.wiring.machine.accelerators import text_of
+from boonta.programs.wiring.machine.files import ROOT, text_of
 
-ROOT = pathlib.Path("/")
 PREFERENCE = pathlib.Path("/proc/self/oom_score_adj")
 EXCLUDED = -1000  # The preference of a process that Linux never kills for want of memory.
 AHEAD = 100  # In thousandths of the memory, by which a node counts as larger than it is.
