@@ -80,6 +80,8 @@ def test_imports_flow_one_way():
     assert not offences(("envs",), {"agents", "nodes", "programs"})
     assert not offences(("agents",), {"nodes", "programs"})
     assert not offences(("nodes",), {"programs"})
+    lower = sources("programs/wiring", "programs/experiments", "programs/reports", "deploy")
+    assert not [path.name for path in lower if any(name.startswith("programs.tools") for name in imports(path))]
 
 
 def test_nodes_name_no_agent_and_no_environment():

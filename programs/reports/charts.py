@@ -14,7 +14,7 @@ from boonta.programs.experiments.figures import LABELS
 from boonta.programs.experiments.results import RETURN, TRAINING
 from boonta.programs.experiments.statistics import Estimate
 from boonta.programs.experiments.summary import Band
-from boonta.programs.tools.metrics import GROUPS
+from boonta.programs.reports.meanings import GROUPS
 
 MOST_POINTS = 400  # Longer curves are drawn by the means of so many parts.
 LEAST_SHARE = 0.02  # Activities that never take more of a group's time aren't drawn.

@@ -22,7 +22,7 @@ from boonta.nodes.snapshots import schema
 from boonta.programs.experiments import figures
 from boonta.programs.experiments.curves import Moment, moments
 from boonta.programs.reports import charts, page, picture
-from boonta.programs.tools.metrics import found
+from boonta.programs.reports.meanings import found
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal, temporary
 from boonta.programs.wiring.run_folder.config_file import read_config

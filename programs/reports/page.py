@@ -18,8 +18,8 @@ from boonta.programs.experiments import curves, evaluations, figures
 from boonta.programs.experiments.page import escaped, html, number, table
 from boonta.programs.reports import charts, picture
 from boonta.programs.reports.charts import Chart
-from boonta.programs.tools import status
-from boonta.programs.tools.metrics import found, healthy
+from boonta.programs.reports.meanings import found, healthy
+from boonta.programs.reports.snapshots import snapshots_of
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import Config
 from boonta.programs.wiring.run_folder.state import SENTENCES, rows_of, state_of
@@ -62,7 +62,7 @@ def markdown(config: Config, folder: pathlib.Path, drawn: Mapping[str, Chart]) -
         parts += ["## Who works for whom", f"![The program]({PROGRAM})"]
     parts += _media(folder)
     parts += _results(folder)
-    parts += ["## Restarts and snapshots", *_code(status.snapshots_of(folder)), *_code(_notable(folder))]
+    parts += ["## Restarts and snapshots", *_code(snapshots_of(folder)), *_code(_notable(folder))]
     parts += ["## The newest row of metrics", _newest(newest, config.agent), "## Settings", _settings(config)]
     parts += ["## Where it comes from", *_origin(config)]
     return "\n\n".join(part for part in parts if part) + "\n"

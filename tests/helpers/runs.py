@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 
 from boonta.nodes import metrics
-from boonta.programs.tools.metrics import found
+from boonta.programs.reports.meanings import found
 
 
 def saved(workdir: pathlib.Path) -> int:

@@ -7,6 +7,7 @@ import pathlib
 import pytest
 
 from boonta.nodes.watch.health import RULES
+from boonta.programs.reports.meanings import GROUPS, declared, found, healthy
 from boonta.programs.tools import metrics
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers.run_folders import write_run
@@ -19,10 +20,10 @@ def test_the_page_is_made_from_the_declarations():
 
 
 def test_every_declaration_is_found_by_its_name_and_once_in_its_group():
-    for group in metrics.GROUPS.values():
+    for group in GROUPS.values():
         names = [metric.name for metric in group]
         assert len(set(names)) == len(names)
-    assert all(metric in metrics.found(metric.name) for metric in metrics.declared())
+    assert all(metric in found(metric.name) for metric in declared())
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_every_declaration_is_found_by_its_name_and_once_in_its_group():
     ],
 )
 def test_a_name_in_a_row_has_its_declarations(name, declared):
-    assert [metric.name for metric in metrics.found(name)] == declared
+    assert [metric.name for metric in found(name)] == declared
 
 
 @pytest.mark.parametrize(
@@ -51,15 +52,15 @@ def test_a_name_in_a_row_has_its_declarations(name, declared):
     ],
 )
 def test_a_runs_metric_is_its_own_agents(agent, meanings):
-    assert [metric.meaning for metric in metrics.found("policy_loss", agent)] == meanings
-    assert metrics.found("loss", agent) == metrics.found("loss")  # It is all agents'.
-    assert len(metrics.found("policy_loss", "my_agent")) == len(metrics.found("policy_loss")) > 1
+    assert [metric.meaning for metric in found("policy_loss", agent)] == meanings
+    assert found("loss", agent) == found("loss")  # It is all agents'.
+    assert len(found("policy_loss", "my_agent")) == len(found("policy_loss")) > 1
 
 
 def test_rules_of_health_read_declared_metrics():
-    assert all(metrics.found(name) for rule in RULES for name in rule.reads)
-    (lag,) = metrics.found("policy_lag")
-    assert metrics.healthy(lag).endswith("Watched: policy lag")
+    assert all(found(name) for rule in RULES for name in rule.reads)
+    (lag,) = found("policy_lag")
+    assert healthy(lag).endswith("Watched: policy lag")
 
 
 def test_a_runs_newest_row_is_explained(tmp_path, capsys, monkeypatch):
