@@ -52,15 +52,19 @@ class Job:
         first = self.runs[0]
         if not self.members:
             return first.arguments
-        of_run = {flag: value for flag, value in first.flags.items() if flag.partition(".")[0] in RUN_FLAGS}
-        others = {flag: value for flag, value in first.flags.items() if flag not in of_run}
-        shared = [*([first.env] if first.env else []), *values.words(others)]
-        own = {
+        of_run = {flag: value for flag, value in first.flags.items() if _is_of_run(flag)}
+        return [*values.words({**self.population, **of_run}), "--seed", str(first.seed)]
+
+    @property
+    def population(self) -> dict[str, str]:
+        """The settings of `together.fused`, as its flags and its config.json have them."""
+        first = self.runs[0]
+        others = {flag: value for flag, value in first.flags.items() if not _is_of_run(flag)}
+        return {
             "program": str(from_root(pathlib.Path(first.program))),
-            "arguments": json.dumps(shared),
+            "arguments": json.dumps([*([first.env] if first.env else []), *values.words(others)]),
             "members": json.dumps(self.members),
         }
-        return [*values.words({**own, **of_run}), "--seed", str(first.seed)]
 
     def command(self, folder: pathlib.Path) -> list[str]:
         """The command line, without the interpreter.
@@ -69,6 +73,11 @@ class Job:
           folder: the folder of the run, or of the population.
         """
         return [self.file, *self.arguments, "--workdir", str(folder)]
+
+
+def _is_of_run(flag: str) -> bool:
+    """Whether a flag is one that every run has."""
+    return flag.partition(".")[0] in RUN_FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,9 +235,8 @@ def _require_same_members(job: Job, folder: pathlib.Path) -> None:
     path = folder / job.name
     if not job.members or not (path / schema.CONFIG).exists():
         return
-    wanted = dict(zip(job.arguments[0:6:2], job.arguments[1:6:2]))
     old = read_config(path).settings
-    changed = [name for flag, value in wanted.items() if old.get(name := flag.removeprefix("--")) != value]
+    changed = {name: value for name, value in job.population.items() if old.get(name) != value}
     if changed:
-        listed = "; ".join(f"{name} was {old.get(name)}, is {wanted[f'--{name}']}" for name in changed)
+        listed = "; ".join(f"{name} was {old.get(name)}, is {value}" for name, value in changed.items())
         raise BadInput(f"{path} holds a population with other settings: {listed}. Choose another --workdir")
