@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import signal
 
 from boonta.nodes.watch.stopping import COLLAPSED_CODE
 from boonta.programs.experiments.plan import Job
@@ -12,6 +11,7 @@ from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.programs.wiring.run_folder.state import is_held
+from boonta.programs.wiring.supervision.restarts import how_ended
 
 OUTPUT = "output.log"  # The file in the run's folder with all that its processes print.
 ENDED = (0, COLLAPSED_CODE)  # Exit codes of a program that its stop rule has ended.
@@ -36,7 +36,7 @@ def cause(folder: pathlib.Path, code: int) -> str:
       code: its process's exit code, or the negative number of the signal that killed it.
     """
     if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
+        return how_ended(code)
     log = map(journal.parse, journal.last_start(folder))
     errors = [line.message for line in log if line.level == "ERROR"]
     if errors and code == 1:
@@ -45,4 +45,4 @@ def cause(folder: pathlib.Path, code: int) -> str:
     with contextlib.suppress(OSError):
         printed = journal.tail(folder / OUTPUT, TAIL).decode(errors="replace").splitlines()
     reported = [line.removeprefix("error: ") for line in printed if line.startswith("error: ")]
-    return (reported or [f"exited with code {code}: {line}" for line in printed] or [f"exited with code {code}"])[-1]
+    return (reported or [f"{how_ended(code)}: {line}" for line in printed] or [how_ended(code)])[-1]

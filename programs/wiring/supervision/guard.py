@@ -16,7 +16,7 @@ from typing import Any
 from boonta.nodes.watch.stopping import COLLAPSED_CODE
 from boonta.programs.wiring.machine import accelerators, memory
 from boonta.programs.wiring.supervision import interrupts
-from boonta.programs.wiring.supervision.restarts import History, Restarts
+from boonta.programs.wiring.supervision.restarts import History, Restarts, how_ended
 
 SILENT_S = 20.0  # Time without a report after which the process counts as hung, once it has worked.
 START_S = 180.0  # The same before it has worked, and while it ends.
@@ -121,7 +121,7 @@ class _Guard:
         failure, hung, code = self._follow(reports)
         if self._signal or code in (0, 2, COLLAPSED_CODE, *ASKED):  # Restarting is of no use.
             return code if code >= 0 else 128 + (self._signal or -code)
-        cause = hung or (f"failed: {failure}" if failure else _how(code))
+        cause = hung or (f"failed: {failure}" if failure else how_ended(code))
         decision = self._history.die(time.monotonic(), cause, raised=code > 0 and not hung)
         if decision.failure:
             if len(self._history.deaths) > 1:  # The child has printed its own failure.
@@ -168,7 +168,3 @@ class _Guard:
             if self._child:
                 with contextlib.suppress(ProcessLookupError):  # It has just been waited for.
                     os.kill(self._child, number)
-
-
-def _how(code: int) -> str:
-    return f"exited with code {code}" if code > 0 else f"was killed by {signal.Signals(-code).name}"

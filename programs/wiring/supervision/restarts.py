@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -38,6 +39,11 @@ class Restarts:
             raise ValueError(f"restarts.backoff_s is {self.backoff_s}; it must be at least 0")
         if self.limit_s is not None and not self.limit_s > 0:
             raise ValueError(f"restarts.limit_s is {self.limit_s}; it must be above 0, or none")
+
+
+def how_ended(code: int) -> str:
+    """How a process died, as a predicate: by its exit code, or the negative number of the signal that killed it."""
+    return f"exited with code {code}" if code > 0 else f"was killed by {signal.Signals(-code).name}"
 
 
 class Death(NamedTuple):

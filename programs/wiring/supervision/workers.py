@@ -15,6 +15,7 @@ from concurrent import futures
 import psutil
 
 from boonta.programs.wiring.run_folder.journal import tail
+from boonta.programs.wiring.supervision.restarts import how_ended
 
 LAST_BYTES = 10_000  # The end of a log in which an exception is looked for.
 EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)(:|$)")  # The last line of a traceback.
@@ -71,7 +72,7 @@ class Process:
         code = self._process.poll()
         if not code or -code in self._sent:
             return ""
-        return f"exited with code {code}" if code > 0 else f"was killed by {signal.Signals(-code).name}"
+        return how_ended(code)
 
     def last_words(self) -> str:
         """The exception with which its log ends, or else the log's last line; empty if there is none."""
