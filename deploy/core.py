@@ -166,7 +166,7 @@ def bind(
 
 
 def run(
-    launchable: Launchable, task: Task, tasks: Sequence[Task], origin: str, reach_s: float, route: Route | None
+    launchable: Launchable, task: Task, tasks: Sequence[Task], build: str, reach_s: float, route: Route | None
 ) -> int:
     """Runs one node of a bound program in this process and thread, until the program or this process is to end.
 
@@ -174,7 +174,7 @@ def run(
       launchable: bound.
       task: the node to run.
       tasks: all tasks of the program; the monitor expects their nodes.
-      origin: a description of what the program was built from; the monitor refuses nodes with another one.
+      build: a description of what the program was built from; the monitor refuses nodes with another one.
       reach_s: how long to wait for the servers that the node calls.
       route: this process's way to the tables, if it leads through a tunnel.
 
@@ -194,7 +194,7 @@ def run(
     _await_servers(servers, task, reach_s)
     lone = alone.lone(launchable, task.name)
     instance = lone.node
-    instance.build, instance.joined = origin, task.joined
+    instance.build, instance.joined = build, task.joined
     ending = Ending(task, instance, lone.stop)
     # Launchpad's own handler would kill the process after 10 s.
     interrupts.handle(ending.on_signal, interrupts.TERMINATING)

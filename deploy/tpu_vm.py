@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import pathlib
 import shlex
@@ -103,13 +104,12 @@ def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, 
     core.hosts_of(machines.hosts, tasks)  # It refuses what names no host.
     learns = _learner_hosts(machines, sum(task.label == "learner" for task in tasks))
     others = [host for host in machines.names if host not in learns] or machines.names
-    dealt = iter(others * len(tasks))
-    # One host for each task.
-    where = ",".join(learns[task.index] if task.label == "learner" else next(dealt) for task in tasks)
+    dealt = itertools.cycle(others)
+    hosts = [learns[task.index] if task.label == "learner" else next(dealt) for task in tasks]
     start = ["-m", "boonta.deploy.node", str(from_root(machines.program))]
     found = {}
-    for task, host in zip(tasks, where.split(",")):
-        own = ["--label", task.label, "--index", str(task.index), "--hosts", where, "--key", "-"]
+    for task, host in zip(tasks, hosts):
+        own = ["--label", task.label, "--index", str(task.index), "--hosts", ",".join(hosts), "--key", "-"]
         own += ["--tunnel"] if machines.tunnel else []
         found[task.name] = (host, [*start, *own, "--base-port", str(machines.base_port), "--", *flags])
     return found
