@@ -36,8 +36,12 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
     run = program.run
     one = program.of_role("anakin") or fused(program)
     monitor = threads.monitor_of(run, log_every_s=LOG_EVERY_S)
-    given = {"monitor": monitor, "env": jax_env_of(program.env), "devices": run.placement.learning}
-    given["agreement"] = threads.agreement_of(monitor)
+    given = {
+        "monitor": monitor,
+        "env": jax_env_of(program.env),
+        "devices": run.placement.learning,
+        "agreement": threads.agreement_of(monitor),
+    }
     return monitor, [construct(program, one, 0, given)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
@@ -75,13 +75,14 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
     for group in program.groups:
         role = group.node.role
         if role == "learner":
-            given: dict[str, Any] = {
+            given = {
+                "monitor": shared.monitor,
                 "replay": shared.replay,
                 "variables": shared.variables,
                 "devices": shared.num_learning,
+                "agreement": threads.agreement_of(shared.monitor),
             }
-            given["agreement"] = threads.agreement_of(shared.monitor)
-            nodes.append(construct(program, group, 0, {"monitor": shared.monitor, **given}))
+            nodes.append(construct(program, group, 0, given))
         elif role == "actor":
             nodes += [_actor(program, group, shared, i, device) for i, device in enumerate(shared.acting)]
         elif role == "reanalyzer":
@@ -112,11 +113,17 @@ def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.D
         env = Placed(env, device)
     size = num_envs_of(program, group, run.hosts.number * placement.acting)
     number = run.hosts.index * placement.acting + i
-    first_group = number * placement.threads
-    given = {"monitor": shared.monitor, "variables": params, "replay": shared.replay, "env": env}
-    slots = Slots(size, number * size, run.hosts.number * placement.acting * size)
-    given |= {"seed": run.acting_seed, "first_group": first_group, "threads": placement.threads}
-    given |= {"slots": slots, "num_envs": size}
+    given = {
+        "monitor": shared.monitor,
+        "variables": params,
+        "replay": shared.replay,
+        "env": env,
+        "seed": run.acting_seed,
+        "first_group": number * placement.threads,
+        "threads": placement.threads,
+        "slots": Slots(size, number * size, run.hosts.number * placement.acting * size),
+        "num_envs": size,
+    }
     named = dataclasses.replace(group, number=placement.acting)
     return construct(program, named, i, given)
 
