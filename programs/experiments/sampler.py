@@ -15,6 +15,7 @@ from typing import Any
 
 from boonta.programs.experiments import plan, spec
 from boonta.programs.experiments.check import Member
+from boonta.programs.experiments.curves import EVALUATED, VERSION
 from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.scheduler import DONE, FAILED, PRUNED, State
 from boonta.programs.experiments.spec import Range, Sample, Spec
@@ -182,7 +183,7 @@ class Sampler:
         trial.ended[state.job.name] = state.stage
         if len(trial.ended) < len(trial.jobs):
             return
-        last = [curve[-1] for curve in self._report(trial) if curve]
+        last = [values[-1] for values in self._report(trial) if values]
         if PRUNED in trial.ended.values():
             self._study.tell(trial.trial, state=TrialState.PRUNED)
         elif FAILED in trial.ended.values() or len(last) < len(trial.jobs):
@@ -200,13 +201,13 @@ class Sampler:
         return trial.worse
 
     def _report(self, trial: _Open) -> list[list[float]]:
-        """Reports the evaluations that all jobs of a trial have reached to Optuna; returns each job's curve."""
-        curves = [curve_of(self._folder / name, self._sample.metric) for name in trial.jobs]
-        for step in range(trial.reported, min(map(len, curves))):
-            trial.trial.report(statistics.fmean(curve[step] for curve in curves), step + 1)
+        """Reports the evaluations that all jobs of a trial have reached to Optuna; returns each job's values."""
+        found = [values_of(self._folder / name, self._sample.metric) for name in trial.jobs]
+        for step in range(trial.reported, min(map(len, found))):
+            trial.trial.report(statistics.fmean(values[step] for values in found), step + 1)
             trial.reported = step + 1
             trial.worse = trial.worse or trial.trial.should_prune()
-        return curves
+        return found
 
 
 def probes(sample: Sample) -> list[dict[str, Value]]:
@@ -218,13 +219,13 @@ def probes(sample: Sample) -> list[dict[str, Value]]:
     return [{flag: among[min(i, len(among) - 1)] for flag, among in ends.items()} for i in range(most)]
 
 
-def curve_of(folder: pathlib.Path, metric: str) -> list[float]:
+def values_of(folder: pathlib.Path, metric: str) -> list[float]:
     """A metric at each evaluation of a run, or in each row if evaluations don't measure it."""
     values: dict[float, float] = {}
     for i, row in enumerate(rows_of(folder)):
-        value, version = row.get(metric), row.get("eval_version")
+        value, version = row.get(metric), row.get(VERSION)
         if value is not None:
-            values.setdefault(version if version is not None and metric.startswith("eval") else i, value)
+            values.setdefault(version if version is not None and metric.startswith(EVALUATED) else i, value)
     return list(values.values())
 
 
