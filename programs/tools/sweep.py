@@ -76,9 +76,9 @@ def sweep(workdir: pathlib.Path, given: Spec, command: Sequence[str], show: bool
     """
     folder = workdir.expanduser().absolute()
     slots = _looked_at(given.slots) if show else divide(given.slots, this_machine())
-    if given.sample is not None and show:
-        raise BadInput("--show is for a sweep without sample; sweep.json in its folder has the trials so far")
     if given.sample is not None:
+        if show:
+            raise BadInput("--show is for a sweep without sample; sweep.json in its folder has the trials so far")
         from boonta.programs.experiments.sampler import Sampler
 
         source: Any = Sampler(given, folder, command)
@@ -86,8 +86,7 @@ def sweep(workdir: pathlib.Path, given: Spec, command: Sequence[str], show: bool
     else:
         source, jobs = None, plan.plan(given, spec.entries(given), folder, plan.read(folder))
     if show:
-        scheduler = Scheduler(folder, jobs, slots, given.retries, source=source)
-        print(summary(scheduler.states))
+        print(summary(Scheduler(folder, jobs, slots, given.retries).states))
         return 0
     with lock(folder), Progress(folder) as progress:
         if source is None:
