@@ -138,8 +138,10 @@ def _placed(job: Job, turn: _Turn) -> Job:
 
 def _render_array(job: Job, sweep: Planned, left: Sequence[int]) -> str:
     """The script of an array, whose task i makes the sweep's i-th run; runs that are done are left out."""
-    turns = {i: _turn(job, pathlib.Path(each.file), each.command(sweep.folder / each.name)[1:])
-             for i, each in enumerate(sweep.jobs) if i in left}  # fmt: skip
+    turns = {}
+    for i in left:
+        each = sweep.jobs[i]
+        turns[i] = _turn(job, pathlib.Path(each.file), each.command(sweep.folder / each.name)[1:])
     first = next(iter(turns.values()))
     if any(turn.command != first.command for turn in turns.values()):
         raise BadInput(f"some runs of {job.program} are one process for each machine, by --launch, and others are not")
