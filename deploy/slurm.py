@@ -198,10 +198,10 @@ def _header(job: Job, name: str, array: str = "") -> list[str]:
 
 
 def _body(job: Job, command: str, setting: str) -> list[str]:
-    script = BODY.replace("@ROOT@", shlex.quote(str(job.root))).replace("@COMMAND@", command)
+    script = BODY.replace("@ROOT@", shlex.quote(str(job.root))).replace("@SERVERS@", FILE)
     script = script.replace("@RESTARTS@", str(job.max_restarts)).replace("@LINGER@", str(LINGER_S))
-    script = script.replace("@PORT@", str(core.BASE_PORT))
-    return script.replace("@SETTING@", setting).replace("@SERVERS@", FILE).splitlines()
+    script = script.replace("@PORT@", str(core.BASE_PORT)).replace("@SETTING@", setting)
+    return script.replace("@COMMAND@", command).splitlines()  # Last: flags may have any text.
 
 
 def _node_command(job: Job) -> str:
