@@ -7,7 +7,7 @@ import dataclasses
 from boonta.agents.actor_critic import Layers
 from boonta.agents.config import check, documented, field
 from boonta.agents.groups import Optimiser
-from boonta.agents.transitions import TransitionReplay
+from boonta.agents.transitions import MUJOCO, TransitionReplay
 
 ADAM = Optimiser("adam", learning_rate=3e-4, max_grad_norm=float("inf"))
 
@@ -66,9 +66,8 @@ class Config:
 
     @classmethod
     def preset(cls, kind: str) -> Config:
-        """The hyper-parameters to start from in an env of this kind; all have the same."""
-        del kind
-        return cls()
+        """The hyper-parameters to start from in an env of this kind; MuJoCo's begins with more random steps."""
+        return cls(replay=MUJOCO) if kind == "mujoco" else cls()
 
     def __post_init__(self) -> None:
         check(self)

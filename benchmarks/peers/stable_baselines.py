@@ -91,7 +91,7 @@ def own_settings(options: Options, updates: float) -> list[str]:
         # SBX makes as many in one compiled call; with few, waiting for all their batches costs more than the calls do.
         at_once = round(updates * options.num_envs) if updates > 1 else 1
         ratio = f"--config.replay.updates-per-env-step={updates:g}"
-        return [f"gymnasium/{options.env}", ratio, f"--updates-per-step={at_once}"]
+        return [f"gymnasium/{options.env}", ratio, f"--updates-per-step={at_once}", "--config.replay.min-size=1000"]
     table = {"samples-per-insert": 32 * updates, "size": 20_000, "min-size": 1_000}
     return [f"atari/{options.env}", *(f"--config.replay.{name}={value:g}" for name, value in table.items())]
 

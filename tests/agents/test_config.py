@@ -155,7 +155,7 @@ def test_every_field_of_an_agent_has_help_unit_and_source_on_the_command_line(co
 
     program.__annotations__ = {"settings": config}
     with pytest.raises(SystemExit):
-        tyro.cli(program, args=["--help"])
+        tyro.cli(program, prog="program", args=["--help"])
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     shown = " ".join(" ".join(lines).replace("│", " ").split())
