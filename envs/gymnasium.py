@@ -65,6 +65,12 @@ class Gymnasium:
             raise ValueError(f"workers is {self.workers}; it must be at least 0")
         if self.workers and self.vectorised:
             raise ValueError(f"workers is {self.workers}; it must be 0 where vectorised is True")
+        signature = None if isinstance(self.env, str) else _signature(self.env)
+        if signature is not None:
+            try:
+                signature.bind(**self.kwargs, **({"num_envs": 1} if self.vectorised else {}))
+            except TypeError as error:
+                raise ValueError(f"{self.env} can't be called with kwargs {dict(self.kwargs)}: {error}") from error
 
     @property
     def kind(self) -> str:
@@ -119,10 +125,8 @@ class Gymnasium:
         """Whether the environment can be made with a keyword argument."""
         if isinstance(self.env, str):
             return True
-        try:
-            taken = inspect.signature(self.env).parameters
-        except ValueError:  # It is compiled code that doesn't say.
-            return False
+        signature = _signature(self.env)
+        taken = {} if signature is None else signature.parameters
         return argument in taken or any(each.kind is each.VAR_KEYWORD for each in taken.values())
 
     def _made(self) -> Any:
@@ -148,6 +152,14 @@ class Gymnasium:
         if callable(self.env):
             return self.env(**kwargs)
         return gymnasium.make_vec(self.env, **kwargs) if self.vectorised else gymnasium.make(self.env, **kwargs)
+
+
+def _signature(made_by: Callable[..., Any]) -> inspect.Signature | None:
+    """The signature of a callable; None where it is compiled code that doesn't say."""
+    try:
+        return inspect.signature(made_by)
+    except ValueError:
+        return None
 
 
 def _quieten_mujoco() -> None:

@@ -108,7 +108,10 @@ def _own(name: str) -> Env:
                 f"environment {name!r} is called without arguments, and must give an Env, which itself is called with "
                 f"(num_envs, seed): {error}"
             ) from error
-        found = found()
+        try:
+            found = found()
+        except ValueError as error:  # Of one of our adapters, or of its own.
+            raise BadInput(f"environment {name!r}: {error}") from error
     env = _as_env(found)
     if not hasattr(env, "spec") or not callable(env):
         kind = type(env).__name__

@@ -46,3 +46,14 @@ def test_what_a_method_returns_is_refused_by_its_name(changed, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         env.reset()
         env.step(np.zeros(1, np.int32))
+
+
+def test_arguments_that_the_callable_lacks_or_does_not_take_are_refused_at_once():
+    def make(size):
+        raise AssertionError
+
+    with pytest.raises(ValueError, match="make.* can't be called with kwargs {}: missing a required argument: 'size'"):
+        gym.Gymnasium(make)
+    with pytest.raises(ValueError, match="got an unexpected keyword argument 'sise'"):
+        gym.Gymnasium(make, {"size": 3, "sise": 4})
+    gym.Gymnasium(make, {"size": 3})
