@@ -196,8 +196,9 @@ def run(
     instance = lone.node
     instance.build, instance.joined = build, task.joined
     ending = Ending(task, instance, lone.stop)
-    # Launchpad's own handler would kill the process after 10 s.
-    interrupts.handle(ending.on_signal, interrupts.TERMINATING)
+    # Launchpad's own handlers would kill the process after 10 s, and leave Ctrl-C to a launcher.
+    interrupts.handle(ending.on_signal)
+    instance.launcher = lambda: (lone.stop, True)
     with contextlib.ExitStack() as stack:
         if isinstance(instance, Monitor):
             others = [other for other in tasks if other is not task]

@@ -213,7 +213,7 @@ class Command:
 def main(arguments: list[str]) -> int:
     """Runs the command line; the exit code is 0, or 2 for bad input."""
     own, flags = split_flags(arguments)
-    asked = tyro.cli(Command, args=own)
+    asked = tyro.cli(Command, prog="python -m boonta.deploy.jobset", args=own)
     try:
         table = resources.read(asked.resources)
         if is_sweep(asked.program):

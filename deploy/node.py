@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
     """Builds the program and runs the node; the exit code is that of `core.run`, or 2 for bad input."""
     own, flags = split_flags(arguments)
     trackers = Trackers()
-    place = tyro.cli(Place, args=own)
+    place = tyro.cli(Place, prog="python -m boonta.deploy.node", args=own)
     if core.ENTERED not in os.environ:
         # This comes before the import of the program's file; a group with variables of its own gets them right below.
         _enter(ROLE_ENVIRONMENT.get(place.label, ON_CPU), arguments)

@@ -90,6 +90,20 @@ def gives_workdir(flags: Sequence[str]) -> bool:
     return any(flag.partition("=")[0] == "--workdir" for flag in flags)
 
 
+def require_shared_workdir(flags: Sequence[str]) -> None:
+    """Refuses flags without a --workdir that is the same folder for all machines.
+
+    Raises:
+      BadInput: there is none, or it depends on the folder in which a command is given.
+    """
+    if not gives_workdir(flags):
+        raise BadInput("--workdir is missing after --: name a folder that all machines share, to go on from")
+    words = [word for flag in flags for word in flag.split("=", 1)]
+    workdir = words[len(words) - words[::-1].index("--workdir") :][:1]
+    if workdir and not pathlib.Path(workdir[0]).is_absolute():
+        raise BadInput(f"--workdir is {workdir[0]}; it must be absolute, a folder that all machines share")
+
+
 def host_flags(first: str, port: int | str, number: int, index: int | str) -> list[str]:
     """The flags that a program takes on each of several hosts; none for one host.
 

@@ -58,8 +58,13 @@ class Group:
             raise BadInput(f"topology is {self.topology!r}; it must be chips along each axis, such as 2x4 or 2x2x2")
         if self.topology and self.chips % self.chips_on_a_host:
             raise BadInput(f"chips_per_host is {self.chips_per_host}; {self.topology} has {self.chips} to divide")
-        if self.gpus < 0 or (self.gpus and self.accelerator):
-            raise BadInput(f"gpus is {self.gpus} with accelerator {self.accelerator!r}; one kind, and none below 0")
+        if self.gpus < 0:
+            raise BadInput(f"gpus is {self.gpus}; it must be 0 or more")
+        if self.gpus and self.accelerator:
+            raise BadInput(
+                f"gpus is {self.gpus} with accelerator {self.accelerator!r}; one kind. Learner, unit and inference "
+                'have a TPU by default: give them accelerator: "" and topology: "" to have GPUs, or neither'
+            )
         if self.machines < 1 or (self.machines > 1 and self.accelerator):
             raise BadInput(f"machines is {self.machines}; it must be at least 1, and 1 with a TPU: topology decides")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import shlex
+import sys
 
 from boonta.deploy import core, resources
 from boonta.deploy.program import Built, build, gives_workdir, host_flags
@@ -21,6 +22,7 @@ from boonta.programs.wiring.several import meeting
 
 INDEX = "BOONTA_INDEX"  # The environment variable with the pod's number in its role.
 WORKDIR = "/runs"
+IN_IMAGE = ("agents", "envs", "nodes", "programs", "deploy")  # The folders that deploy/Dockerfile copies.
 KEY = f"/key/{keys.FILE}"  # The file of the run's key in each pod, from a Secret that exists before the pods.
 LEARNER, UNIT = "learner", "unit"
 # What a role saves: the volume's name, and where in the run's folder it is mounted.
@@ -152,7 +154,15 @@ def _in_image(file: pathlib.Path) -> str:
     """
     inside = from_root(file)
     if inside.is_absolute():
-        raise BadInput(f"program file {file} is not below {ROOT}, whose files the image has")
+        raise BadInput(
+            f"program file {file} is not below {ROOT}, whose files the image has: copy it, and what it imports, below "
+            "programs/ there, and build the image"
+        )
+    if inside.parts[0] not in IN_IMAGE:
+        print(
+            f"warning: deploy/Dockerfile doesn't copy {inside.parts[0]}/: your image must have {inside}",
+            file=sys.stderr,
+        )
     return str(inside)
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from typing import NamedTuple
 import tyro
 
 from boonta.deploy import core
-from boonta.deploy.program import Built, build, gives_workdir, host_flags
+from boonta.deploy.program import Built, build, host_flags, require_shared_workdir
 from boonta.deploy.sweeps import Planned, is_sweep, planned_here
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.command_line import faults
@@ -34,6 +35,7 @@ from boonta.programs.wiring.joining import FILE
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.provenance import ROOT, from_root
 
+TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|infinite", re.IGNORECASE)  # As sbatch takes limits.
 WARN_S = 120  # Time before the limit at which the tasks are asked to save and end.
 LINGER_S = 60  # Time for the other tasks to end once one has ended.
 AGAIN_S = 10  # Time from the death of a node without which the program goes on until it starts again.
@@ -69,9 +71,11 @@ class Job:
     tunnel: bool = True
 
     def __post_init__(self) -> None:
-        for field in ("nodes", "tasks_per_node", "cpus_per_task"):
-            if getattr(self, field) < 1:
-                raise BadInput(f"--{field.replace('_', '-')} is {getattr(self, field)}; it must be 1 or more")
+        for field, least in {"nodes": 1, "tasks_per_node": 1, "cpus_per_task": 1, "gpus_per_node": 0}.items():
+            if getattr(self, field) < least:
+                raise BadInput(f"--{field.replace('_', '-')} is {getattr(self, field)}; it must be {least} or more")
+        if not TIME.fullmatch(self.time):
+            raise BadInput(f"--time is {self.time!r}; it must be in Slurm's format, such as 90, 24:00:00 or 2-12:00")
 
 
 def render(job: Job, flags: Sequence[str]) -> str:
@@ -84,8 +88,7 @@ def render(job: Job, flags: Sequence[str]) -> str:
     Raises:
       BadInput, ValueError: the program could not run.
     """
-    if not gives_workdir(flags):
-        raise BadInput("--workdir is missing after --: name a folder that all machines share, to go on from")
+    require_shared_workdir(flags)
     if is_sweep(job.program):
         return _render_array(job, *planned_here(job.program, flags))
     turn = _turn(job, job.program, flags)
@@ -119,9 +122,8 @@ def _turn(job: Job, program: pathlib.Path, flags: Sequence[str]) -> _Turn:
         places, command = [f"unit {index}" for index in range(job.nodes)], _unit_command(job)
     else:
         places, command = [_place(task) for task in _tasks(job, built)], _node_command(job)
-    nodes = shlex.join(places)
     words = shlex.join([str(from_root(program)), *flags])
-    setting = f"nodes=({nodes}) words=({words}) workdir={shlex.quote(built.run.workdir)}"
+    setting = f"nodes=({shlex.join(places)}) words=({words}) workdir={shlex.quote(built.run.workdir)}"
     return _Turn(built.program.name, built.run.is_unit, command, setting)
 
 
@@ -287,11 +289,10 @@ def main(arguments: list[str]) -> int:
     """Runs the command line; the exit code is 0, or 2 for bad input."""
     own, flags = split_flags(arguments)
     try:
-        script = render(tyro.cli(Job, args=own), flags)
+        print(render(tyro.cli(Job, prog="python -m boonta.deploy.slurm", args=own), flags))
     except (BadInput, ValueError) as error:
         faults.tell(error)
         return 2
-    print(script)
     return 0
 
 

@@ -186,7 +186,7 @@ def main(arguments: list[str]) -> int:
     """Runs the command line; the exit code is that of the first node that ended badly, or 2 for bad input."""
     own, flags = split_flags(arguments)
     try:
-        started = commands(tyro.cli(Machines, args=own), flags)
+        started = commands(tyro.cli(Machines, prog="python -m boonta.deploy.tpu_vm", args=own), flags)
     except (BadInput, ValueError) as error:
         faults.tell(error)
         return 2

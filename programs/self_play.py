@@ -5,10 +5,10 @@ from __future__ import annotations
 from boonta.agents.muzero import Config, make
 from boonta.envs.base import Env
 from boonta.envs.open_spiel import OpenSpiel
-from boonta.envs.players import RandomPlayer, UctPlayer
 from boonta.nodes.actor import Actor
 from boonta.nodes.arena import Arena
 from boonta.nodes.learner import Learner
+from boonta.programs.wiring.evaluation import opponents_in
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
 
 
@@ -30,16 +30,15 @@ def self_play(
       env: a game of two, such as open_spiel/connect_four, or "open_spiel/pig(players=2,winscore=20)" with --env.passes.
       actors: number of actor processes.
       num_envs: environments per actor; default: 32, or as many as make one batch with --launch anakin.
-      rollouts: rollouts of the tree search that is one of the opponents.
+      rollouts: rollouts of the tree search that is the other opponent, beside a random one, in games of OpenSpiel.
       games: games against each opponent per evaluation.
       every_s: an evaluation starts so many seconds after the one before did.
     """
     agent = make(config, env.spec)
-    opponents = {"random": RandomPlayer(), "uct": UctPlayer(rollouts)}
     groups = [
         group(Learner),
         group(Actor, actors, num_envs=num_envs),
-        group(Arena, opponents=opponents, games=games, every_s=every_s),
+        group(Arena, opponents=opponents_in(env, rollouts), games=games, every_s=every_s),
     ]
     return Program("self_play", run, agent, env, groups)
 

@@ -13,7 +13,8 @@ import tyro
 
 from boonta.agents.base import Agent
 from boonta.envs.base import Env, Player
-from boonta.envs.followed import with_open_spiel_states
+from boonta.envs.followed import Followed, with_open_spiel_states
+from boonta.envs.open_spiel import OpenSpiel
 from boonta.envs.players import PerfectPlayer, RandomPlayer, UctPlayer
 from boonta.nodes.acting.local import jit_policy
 from boonta.nodes.matches import elo
@@ -66,6 +67,11 @@ def match(
     player = parse_player(opponent)
     if isinstance(player, (UctPlayer, PerfectPlayer)):
         env = with_open_spiel_states(env)
+        if not isinstance(env, (OpenSpiel, Followed)):
+            raise BadInput(
+                f"--opponent {opponent} plays games of OpenSpiel and Pgx, and {workdir} holds another; also allowed: "
+                "random, or the folder of another run of the same game"
+            )
     other = (
         rival(pathlib.Path(opponent), env, opponent_which)
         if player is None

@@ -287,7 +287,13 @@ def name_of(env: Env) -> str:
     for name, family in FAMILIES.items():
         if family.name == type(inner).__name__ and family.jax == isinstance(inner, JaxEnv):
             game = getattr(inner, dataclasses.fields(inner)[0].name) if family.has_games else ""
-            if callable(game):  # A class or a function of the user's.
-                return f"{game.__module__}-{game.__qualname__}" if hasattr(game, "__qualname__") else name
+            if callable(game):
+                return _maker(game) or name
             return "-".join(filter(None, (name, str(game).replace("/", "-"))))
-    return type(inner).__name__.lower()
+    return _maker(getattr(inner, "make", None)) or type(inner).__name__.lower()
+
+
+def _maker(made_by: Any) -> str:
+    """The name of a class or a function of the user's that makes an environment; empty for anything else."""
+    named = callable(made_by) and hasattr(made_by, "__qualname__")
+    return f"{made_by.__module__}-{made_by.__qualname__}" if named else ""

@@ -114,11 +114,11 @@ def evaluator(env: Env, evaluation: Evaluation) -> Group:
     return group(Arena, opponents=opponents_in(env), games=evaluation.episodes, **evaluation.cadence)
 
 
-def opponents_in(env: Env) -> dict[str, Any]:
+def opponents_in(env: Env, rollouts: int = 100) -> dict[str, Any]:
     """The players that an agent meets in a game of two: a random one, and a tree search in OpenSpiel's games."""
     from boonta.envs.players import RandomPlayer, UctPlayer
 
     opponents: dict[str, Any] = {"random": RandomPlayer()}
     if type(env).__name__ == "OpenSpiel":
-        opponents["uct"] = UctPlayer(100)
+        opponents["uct"] = UctPlayer(rollouts)
     return opponents

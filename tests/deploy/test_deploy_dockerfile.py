@@ -6,6 +6,8 @@ import pathlib
 import re
 import subprocess
 
+from boonta.deploy import roles
+
 ROOT = pathlib.Path(__file__).parents[2]
 STEPS = [
     line.split(maxsplit=1)
@@ -32,7 +34,7 @@ def test_all_that_is_copied_exists_and_all_packages_are_copied():
     sources = {source for *from_here, _ in copied for source in from_here}
     assert all((ROOT / source).exists() for source in sources)
     folders = set(re.findall(r'^  "boonta\.(\w+)",$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
-    assert folders >= {"agents", "deploy", "envs", "nodes", "programs"}
+    assert folders == set(roles.IN_IMAGE)
     assert sources == {*LOCKS, "__init__.py", "__main__.py", "py.typed", *folders}
     assert all(place == (f"./{first}" if first in folders else "./") for first, *_, place in copied)
 

@@ -235,6 +235,10 @@ def test_the_options_say_what_is_needed():
         ),
         ({"nodes": 9}, ["--workdir", "/x"], "--nodes is 9; the program has 4 nodes"),
         ({}, [], "--workdir is missing"),
+        ({}, ["--workdir", "runs/x"], "--workdir is runs/x; it must be absolute, a folder that all machines share"),
+        ({}, ["--workdir=runs/x"], "--workdir is runs/x; it must be absolute"),
+        ({"gpus_per_node": -1}, ["--workdir", "/x"], "--gpus-per-node is -1; it must be 0 or more"),
+        ({"time": "5hours"}, ["--workdir", "/x"], "--time is '5hours'; it must be in Slurm's format, such as 90, 24:0"),
     ],
 )
 def test_what_does_not_fit_is_refused(job, flags, message):

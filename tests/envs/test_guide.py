@@ -24,8 +24,11 @@ def test_an_environment_of_the_guide(function, masked, tmp_path, monkeypatch):
     conformance.check(env, steps=240)
 
 
-def test_the_environment_in_jax_of_the_guide(tmp_path, monkeypatch):
-    (block,) = (block for block in BLOCKS if "class Corridor(Game)" in block)
-    (tmp_path / "my_jax.py").write_text(block)
+@pytest.mark.parametrize(("name", "players"), [("Corridor", 1), ("Nim", 2)])
+def test_an_environment_in_jax_of_the_guide(name, players, tmp_path, monkeypatch):
+    (block,) = (block for block in BLOCKS if f"class {name}(Game)" in block)
+    (tmp_path / f"my_{name.lower()}.py").write_text(block)
     monkeypatch.syspath_prepend(tmp_path)
-    conformance.check(importlib.import_module("my_jax").Corridor(), steps=240)
+    env = getattr(importlib.import_module(f"my_{name.lower()}"), name)()
+    assert env.spec.num_players == players
+    conformance.check(env, steps=240)

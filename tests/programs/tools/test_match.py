@@ -12,8 +12,8 @@ from boonta.programs.wiring.run import BadInput  # noqa: E402
 players = pytest.importorskip("boonta.envs.players")
 from boonta.agents import muzero  # noqa: E402
 from boonta.programs.tools import match  # noqa: E402
-from boonta.programs.wiring import trained  # noqa: E402
-from boonta.tests.helpers import nim_program  # noqa: E402
+from boonta.programs.wiring import evaluation, trained  # noqa: E402
+from boonta.tests.helpers import nim, nim_program  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +39,13 @@ def test_games_that_tell_nothing_are_counted(runs, capsys):
     assert cut.endswith(" of 32 games were cut after 3 steps (--max-steps), and count as drawn")
     assert random.endswith(" of 32 games were over within the 2 random moves of the opening (--opening)")
     assert (runs[1] / "matches.txt").read_text().endswith(f"{cut}\n{random}\n\n")
+
+
+@pytest.mark.parametrize("opponent", ["uct:10", "perfect"])
+def test_a_player_of_other_games_is_refused_by_its_flag(runs, opponent):
+    with pytest.raises(BadInput, match=f"--opponent {opponent} plays games of OpenSpiel and Pgx, and .* holds another"):
+        match.match(runs[1], opponent, games=10)
+    assert list(evaluation.opponents_in(nim.Nim(5))) == ["random"]
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,12 @@ import pytest
 from boonta.envs.catch import Catch
 from boonta.envs.continuing import Continuing
 from boonta.envs.dm_control import DmControl
+from boonta.envs.dm_env import DmEnv
 from boonta.envs.gymnasium import Gymnasium
 from boonta.envs.jax.base import Batched
 from boonta.envs.jax.gymnax import Gymnax
 from boonta.envs.minatar import MinAtar
+from boonta.envs.one_slot import OneSlot
 from boonta.envs.processes import InProcesses
 from boonta.programs.impala import impala
 from boonta.programs.wiring import environments
@@ -45,6 +47,11 @@ def test_names_make_environments_of_their_kind():
     assert {name: environments.kind_of(environments.make_env(name)) for name in kinds} == kinds
     assert environments.kind_of(environments.make_env("pgx/connect_four")) == "connect_four"
     assert environments.kind_of(environments.make_env("pgx/tic_tac_toe")) == "board"
+
+
+def test_an_environment_of_the_users_own_has_the_name_of_what_makes_it():
+    assert environments.name_of(DmEnv(OneSlot)) == "boonta.envs.one_slot-OneSlot"
+    assert environments.name_of(Gymnasium(Bare)).endswith("test_environments-Bare")
 
 
 def test_a_wrapped_environment_is_of_the_kind_of_its_own():

@@ -182,6 +182,15 @@ def test_a_node_that_hangs_is_named_each_time_it_does(capsys):
     assert capsys.readouterr().out.count("warning: learner has sent no heartbeat for 16 s; it was updating\n") == 2
 
 
+def test_a_limit_that_comes_before_the_first_update_is_not_passed_over(capsys):
+    status = {"reason": "seconds reached 40", "done": True, "nodes": {"anakin": {}}, "totals": {"seconds": 40.0}}
+    assert view.conclude(status, "") == 0
+    view.conclude({**status, "totals": {"updates": 1.0}}, "")
+    view.conclude({**status, "nodes": {"actor/0": {}}}, "")
+    warning = "warning: no update was made before the limit was reached, so there is no checkpoint that has learned"
+    assert capsys.readouterr().out.splitlines() == [warning, *["done: seconds reached 40"] * 3]
+
+
 def test_a_signal_while_a_program_that_is_done_saves_does_not_change_its_exit_code(capsys):
     assert view.conclude({"reason": "updates reached 3", "done": True}, "", signal.SIGINT) == 0
     assert view.conclude({"reason": "SIGINT to the launcher", "done": False}, "", signal.SIGINT) == 130
