@@ -143,7 +143,8 @@ def conclude(status: dict[str, Any], failure: str, caught: int = 0) -> int:
         LOG.info("ended by %s", signal.Signals(caught).name)
         return 128 + caught
     learns = {name.partition("/")[0] for name in status.get("nodes", ())} & {"learner", "anakin"}
-    if learns and not status["totals"].get("updates"):
+    totals = status.get("totals", {})
+    if learns and totals and not totals.get("updates"):
         LOG.warning("no update was made before the limit was reached, so there is no checkpoint that has learned")
     LOG.info("done: %s", status["reason"])
     return COLLAPSED_CODE if has_collapsed(status) else 0
