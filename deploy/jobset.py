@@ -27,6 +27,7 @@ import tyro
 import yaml
 
 from boonta.deploy import resources
+from boonta.deploy.program import made_by
 from boonta.deploy.roles import INDEX, KEY, MANY, Deployment, Role, prepare, prepare_sweep
 from boonta.deploy.sweeps import Planned, is_sweep
 from boonta.programs.wiring.command_line import faults
@@ -35,6 +36,7 @@ from boonta.programs.wiring.run import BadInput
 
 Manifest = dict[str, Any]
 
+COMMAND = "boonta.deploy.jobset"
 RUN_LABEL = "boonta/run"
 USER = 1000  # The user id in the image.
 GRACE_S = 120  # Time to save a checkpoint before SIGKILL; a preempted TPU gets less.
@@ -213,7 +215,7 @@ class Command:
 def main(arguments: list[str]) -> int:
     """Runs the command line; the exit code is 0, or 2 for bad input."""
     own, flags = split_flags(arguments)
-    asked = tyro.cli(Command, prog="python -m boonta.deploy.jobset", args=own)
+    asked = tyro.cli(Command, prog=f"python -m {COMMAND}", args=own)
     try:
         table = resources.read(asked.resources)
         if is_sweep(asked.program):
@@ -223,6 +225,7 @@ def main(arguments: list[str]) -> int:
     except (BadInput, ValueError) as error:
         faults.tell(error)
         return 2
+    print(made_by(COMMAND, arguments))
     yaml.safe_dump_all(manifests, sys.stdout, sort_keys=False)
     return 0
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import pathlib
+import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +13,7 @@ from boonta.programs.wiring.command_line.arguments import function_of, parse
 from boonta.programs.wiring.interpreters.local import group_environment
 from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.run import UNITS, BadInput, Run
+from boonta.programs.wiring.run_folder import provenance
 
 
 class Built(NamedTuple):
@@ -85,9 +88,11 @@ def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
     return built
 
 
-def gives_workdir(flags: Sequence[str]) -> bool:
-    """Whether --workdir is among a program's flags."""
-    return any(flag.partition("=")[0] == "--workdir" for flag in flags)
+def workdir_of(flags: Sequence[str]) -> str | None:
+    """The --workdir among a program's flags; None if there is none, empty if it has no value."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--workdir", nargs="?", const="")
+    return parser.parse_known_args(flags)[0].workdir
 
 
 def require_shared_workdir(flags: Sequence[str]) -> None:
@@ -96,12 +101,11 @@ def require_shared_workdir(flags: Sequence[str]) -> None:
     Raises:
       BadInput: there is none, or it depends on the folder in which a command is given.
     """
-    if not gives_workdir(flags):
+    workdir = workdir_of(flags)
+    if workdir is None:
         raise BadInput("--workdir is missing after --: name a folder that all machines share, to go on from")
-    words = [word for flag in flags for word in flag.split("=", 1)]
-    workdir = words[len(words) - words[::-1].index("--workdir") :][:1]
-    if workdir and not pathlib.Path(workdir[0]).is_absolute():
-        raise BadInput(f"--workdir is {workdir[0]}; it must be absolute, a folder that all machines share")
+    if not pathlib.Path(workdir).is_absolute():
+        raise BadInput(f"--workdir is {workdir!r}; it must be absolute, a folder that all machines share")
 
 
 def host_flags(first: str, port: int | str, number: int, index: int | str) -> list[str]:
@@ -115,3 +119,16 @@ def host_flags(first: str, port: int | str, number: int, index: int | str) -> li
     """
     flags = {"coordinator": f"{first}:{port}", "number": number, "index": index}
     return [word for name, value in flags.items() for word in (f"--hosts.{name}", str(value))] if number > 1 else []
+
+
+def made_by(command: str, arguments: Sequence[str]) -> str:
+    """A comment for a deployment's file: the command that made it, and the source that did.
+
+    Args:
+      command: the module that was run, such as "boonta.deploy.slurm".
+      arguments: its words.
+    """
+    commit, dirty = provenance.revision(provenance.ROOT / "__init__.py")
+    source = f"boonta {provenance.version_of_boonta()}" + (f", commit {commit[:8]}" if commit else "")
+    words = " ".join(shlex.join(["python", "-m", command, *arguments]).split("\n"))  # It must stay one line.
+    return f"# Made by `{words}` of {source}{' with changes' if dirty else ''}"

@@ -8,7 +8,7 @@ import shlex
 import sys
 
 from boonta.deploy import core, resources
-from boonta.deploy.program import Built, build, gives_workdir, host_flags
+from boonta.deploy.program import Built, build, host_flags, workdir_of
 from boonta.deploy.sweeps import Planned, planned
 from boonta.nodes.rpc import keys
 from boonta.programs.experiments import values
@@ -141,7 +141,7 @@ def _name(file: pathlib.Path, flags: list[str], table: resources.Table) -> str:
     Raises:
       BadInput: flags give another folder.
     """
-    if gives_workdir(flags):
+    if workdir_of(flags) is not None:
         raise BadInput("--workdir is the pods' own folder, on their volumes: leave it out")
     return (table.name or file.stem).replace("_", "-")
 

@@ -5,6 +5,8 @@ With `--launch sebulba` or `anakin` it is a task per machine, with the cores of 
     ./run python -m boonta.deploy.slurm programs/impala_atari.py --nodes 4 -- --workdir /shared/pong >pong.sbatch
     sbatch pong.sbatch
 
+Options of the cluster's own go to sbatch: `sbatch --account lab --mem-per-cpu 4G pong.sbatch`.
+
 A sweep's file in the place of the program's becomes an array, with a task for each run; `slots.number` run at once.
 
 The script runs on the first machine of its job. When the program has done its work, all tasks end by themselves. Near
@@ -25,20 +27,18 @@ from typing import NamedTuple
 
 import tyro
 
-from boonta.deploy import core
-from boonta.deploy.program import Built, build, host_flags, require_shared_workdir
+from boonta.deploy import core, slurm_script
+from boonta.deploy.program import Built, build, host_flags, made_by, require_shared_workdir
 from boonta.deploy.sweeps import Planned, is_sweep, planned_here
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.command_line.arguments import split_flags
-from boonta.programs.wiring.joining import FILE
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.provenance import ROOT, from_root
 
+COMMAND = "boonta.deploy.slurm"
 TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|infinite", re.IGNORECASE)  # As sbatch takes limits.
 WARN_S = 120  # Time before the limit at which the tasks are asked to save and end.
-LINGER_S = 60  # Time for the other tasks to end once one has ended.
-AGAIN_S = 10  # Time from the death of a node without which the program goes on until it starts again.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,12 @@ def render(job: Job, flags: Sequence[str]) -> str:
     if is_sweep(job.program):
         return _render_array(job, *planned_here(job.program, flags))
     turn = _turn(job, job.program, flags)
-    return "\n".join([*_header(_placed(job, turn), turn.name), *_body(job, turn.command, turn.setting)])
+    return "\n".join(
+        [
+            *_header(_placed(job, turn), turn.name),
+            slurm_script.body(job.root, job.max_restarts, turn.command, turn.setting),
+        ]
+    )
 
 
 class _Turn(NamedTuple):
@@ -121,7 +126,7 @@ def _turn(job: Job, program: pathlib.Path, flags: Sequence[str]) -> _Turn:
     if built.run.is_unit:
         places, command = [f"unit {index}" for index in range(job.nodes)], _unit_command(job)
     else:
-        places, command = [_place(task) for task in _tasks(job, built)], _node_command(job)
+        places, command = [_place(task) for task in _tasks(job, built)], slurm_script.node_command(job.tunnel)
     words = shlex.join([str(from_root(program)), *flags])
     setting = f"nodes=({shlex.join(places)}) words=({words}) workdir={shlex.quote(built.run.workdir)}"
     return _Turn(built.program.name, built.run.is_unit, command, setting)
@@ -151,7 +156,7 @@ def _render_array(job: Job, sweep: Planned, left: Sequence[int]) -> str:
     setting = "\n".join(["case $SLURM_ARRAY_TASK_ID in", *cases, "*) exit 2 ;;", "esac"])
     array = f"{','.join(map(str, left))}%{sweep.spec.slots.at_once}"
     header = _header(_placed(job, first), job.program.stem, array)
-    return "\n".join([*header, *_body(job, first.command, setting)])
+    return "\n".join([*header, slurm_script.body(job.root, job.max_restarts, first.command, setting)])
 
 
 def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
@@ -199,100 +204,16 @@ def _header(job: Job, name: str, array: str = "") -> list[str]:
     return ["#!/bin/bash", "#SBATCH --requeue", *(f"#SBATCH --{option}={value}" for option, value in options.items())]
 
 
-def _body(job: Job, command: str, setting: str) -> list[str]:
-    script = BODY.replace("@ROOT@", shlex.quote(str(job.root))).replace("@SERVERS@", FILE)
-    script = script.replace("@RESTARTS@", str(job.max_restarts)).replace("@LINGER@", str(LINGER_S))
-    script = script.replace("@PORT@", str(core.BASE_PORT)).replace("@SETTING@", setting)
-    return script.replace("@COMMAND@", command).splitlines()  # Last: flags may have any text.
-
-
-def _node_command(job: Job) -> str:
-    """The command that each place runs: a node of its own."""
-    command = NODE_COMMAND.replace(" @TUNNEL@", " --tunnel" if job.tunnel else "")
-    return command.replace("@AGAIN@", str(AGAIN_S)).replace("@REACH@", str(int(core.REACH_S)))
-
-
-# Once one task has ended, srun ends the others. So that of a node without which the program goes on stays as long as
-# the monitor does, and has the code 0: those of the others say how the program has ended.
-NODE_COMMAND = """node=(./run python -m boonta.deploy.node "$0" --label "$label" --index "$index" \\
-            --hosts "$BOONTA_HOSTS" --base-port "$BOONTA_PORT" @TUNNEL@)
-        [ "$again" ] || exec "${node[@]}" -- "$@"
-        asked= reach=()
-        trap asked=1 TERM # The node gets the signal, too.
-        for ((s = 0; s < @REACH@; s++)); do [ -e "$BOONTA_SERVERS" ] && break; sleep 1; done &
-        begins=$!
-        trap "kill $begins 2>/dev/null" EXIT
-        until "${node[@]}" "${reach[@]}" -- "$@"; do
-            code=$?
-            [ "$code" -ne 2 ] || exit 2 # Bad input stays bad.
-            [ "$asked" ] || sleep @AGAIN@
-            [ "$asked" ] || wait "$begins" # A program that has not begun is not over.
-            [ -z "$asked" ] && [ -e "$BOONTA_SERVERS" ] || exit 0
-            echo "$label $index died with code $code, and starts again"
-            reach=(--reach-s @AGAIN@) # The servers are there, or the program has just ended.
-        done"""
-
-# scancel signals all tasks; srun would kill the others at once when the first one ends.
-BODY = """set -u
-cd @ROOT@ || exit 2
-@SETTING@
-# An array's last task has the array's own number, by which all of its tasks would be meant.
-job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
-job=${job:-$SLURM_JOB_ID}
-mapfile -t machines < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
-SLURM_HOSTFILE=$(mktemp)
-export SLURM_HOSTFILE
-trap 'rm -f "$SLURM_HOSTFILE"' EXIT
-for t in "${!nodes[@]}"; do echo "${machines[t % ${#machines[@]}]}"; done >"$SLURM_HOSTFILE"
-BOONTA_NODES=$(printf '%s\\n' "${nodes[@]}")
-BOONTA_HOSTS=$(IFS=,; echo "${machines[*]}")
-BOONTA_SERVERS=$workdir/@SERVERS@ # It is there while the program runs.
-BOONTA_PORT=$((@PORT@ + SLURM_JOB_ID % 100 * 100)) # Jobs that share a machine need different ports.
-export BOONTA_NODES BOONTA_HOSTS BOONTA_SERVERS BOONTA_PORT
-
-reason=
-ask_to_end() {
-    [ -z "$reason" ] || return # Only the first reason counts.
-    reason=$1
-    scancel --signal=TERM "$job"
-}
-trap 'ask_to_end "time is up"' USR1
-trap 'ask_to_end "cancelled or preempted"' TERM
-
-srun --ntasks="${#nodes[@]}" --distribution=arbitrary --overcommit --kill-on-bad-exit=0 --wait=@LINGER@ --label \\
-    bash -c '
-        read -r label index again < <(sed -n "$((SLURM_PROCID + 1))p" <<<"$BOONTA_NODES")
-        @COMMAND@' \\
-    "${words[@]}" &
-step=$!
-while kill -0 "$step" 2>/dev/null; do
-    wait "$step" # A signal ends the wait, not the step.
-done
-wait "$step" # This has its code, also if it ended just after a signal.
-code=$?
-
-echo "turn ended with code $code${reason:+: $reason}"
-[ "$code" -ne 0 ] || exit 0
-[ "$code" -ne 2 ] || exit 2 # Bad input stays bad.
-if [ "$reason" != "time is up" ]; then
-    [ -z "$reason" ] || exit "$code" # Slurm itself decides whether to requeue the job.
-    counter=$workdir/slurm-$SLURM_JOB_ID.failures
-    failures=$(($(cat "$counter" 2>/dev/null || echo 0) + 1))
-    [ "$failures" -le @RESTARTS@ ] || exit "$code"
-    mkdir -p "$workdir" && echo "$failures" >"$counter"
-fi
-scontrol requeue "$job"
-"""
-
-
 def main(arguments: list[str]) -> int:
     """Runs the command line; the exit code is 0, or 2 for bad input."""
     own, flags = split_flags(arguments)
     try:
-        print(render(tyro.cli(Job, prog="python -m boonta.deploy.slurm", args=own), flags))
+        script = render(tyro.cli(Job, prog=f"python -m {COMMAND}", args=own), flags)
     except (BadInput, ValueError) as error:
         faults.tell(error)
         return 2
+    shebang, rest = script.split("\n", 1)
+    print(shebang, made_by(COMMAND, arguments), rest, sep="\n")
     return 0
 
 

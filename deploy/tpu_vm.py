@@ -65,6 +65,11 @@ class Machines:
     base_port: int = core.BASE_PORT
     tunnel: bool = True
 
+    def __post_init__(self) -> None:
+        for name in self.names:
+            if self.names.count(name) > 1:
+                raise BadInput(f"--hosts has {name!r} twice; name each machine once")
+
     @property
     def names(self) -> list[str]:
         """The hosts' names."""

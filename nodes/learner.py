@@ -116,6 +116,7 @@ class Learner(Node):
         self._agreement: Agreement = SingleHost() if agreement is None else agreement
 
     def start(self) -> None:
+        self.count(updates=0)  # So that a program whose learner made none is told from one without a learner.
         self.on_close(lambda: self._agreement.leave(self.failed))
         self._agreement.join(self, str(self._folder))
         self._tables = learned_from(self._agent.tables)

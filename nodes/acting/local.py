@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -232,9 +232,29 @@ def acting_params(agent: Agent) -> Nest:
     return jax.eval_shape(lambda: agent.update.params(agent.update.init(jax.random.PRNGKey(0))))
 
 
+class _Shapes(NamedTuple):
+    """The shapes of one step of an agent in environments with this spec."""
+
+    agent: Agent
+    spec: EnvSpec
+    steps: Steps
+
+
+_shapes: _Shapes | None = (
+    None  # Those asked for last: a learner and its tables ask for the same, and a trace takes long.
+)
+
+
 def step_shapes(agent: Agent, spec: EnvSpec) -> Steps:
     """Shapes and dtypes of one raw step of one slot, as the writer stores it; nothing is computed."""
+    global _shapes
+    last = _shapes
+    if last is None or last.agent != agent or last.spec != spec:
+        last = _shapes = _Shapes(agent, spec, _traced_shapes(agent, spec))
+    return last.steps
 
+
+def _traced_shapes(agent: Agent, spec: EnvSpec) -> Steps:
     def step(params: Nest) -> Steps:
         observation = jax.tree.map(lambda leaf: jnp.zeros((1, *leaf.shape), leaf.dtype), spec.observations)
         zero = jnp.zeros(1, jnp.float32)

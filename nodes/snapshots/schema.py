@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import pathlib
 import stat
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import pydantic
@@ -18,6 +19,16 @@ from boonta.nodes.snapshots import files
 CONFIG = "config.json"  # The file in a run's folder that has its settings.
 LARGEST = 1 << 26  # Limit of the bytes of a file that is read whole; a manifest has about a hundred for each file.
 SHOWN = 3  # Limit of the faults in a message.
+LONGEST_VALUE = 60  # Limit of the letters of a value in a message.
+SHOULD = "Input should be "  # So pydantic begins what a value must be.
+WORDS = {
+    "a valid integer": "an integer",
+    "a valid number": "a number",
+    "a valid string": "a text",
+    "a valid boolean": "true or false",
+    "a valid array": "a list",
+    "an object": "keys with values",
+}
 
 T = TypeVar("T")
 
@@ -74,9 +85,42 @@ def load(schema: pydantic.TypeAdapter[T], content: bytes | str) -> T:
     try:
         return schema.validate_json(content, strict=True)
     except pydantic.ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False, include_input=False)
-        named = [": ".join([".".join(map(str, fault["loc"])), fault["msg"]]).lstrip(": ") for fault in faults[:SHOWN]]
-        raise ValueError("; ".join(named)) from None
+        faults = error.errors(include_url=False, include_context=False)
+        if faults[0]["type"] == "json_invalid":
+            raise ValueError(faults[0]["msg"]) from None
+        raise ValueError("; ".join(_named(faults, json.loads(content))[:SHOWN])) from None
+
+
+def _named(faults: Sequence[Mapping[str, Any]], content: Any) -> list[str]:
+    """What is wrong with each field: that it is missing, or its value and what it must be.
+
+    Args:
+      faults: pydantic's, of which a value that fits no type of a union has one for each type.
+      content: the JSON value.
+    """
+    wanted: dict[str, list[str]] = {}
+    for fault in faults:
+        missing, message = fault["type"] == "missing", fault["msg"].removeprefix("Value error, ")
+        where = _where(fault["loc"], content, missing)
+        if missing:
+            wanted[f"{where} is missing"] = []
+        elif message.startswith(SHOULD):
+            rest = message.removeprefix(SHOULD)
+            value = textwrap.shorten(json.dumps(fault["input"]), LONGEST_VALUE, placeholder="…")
+            wanted.setdefault(f"{where or 'it'} is {value}; it must be ", []).append(WORDS.get(rest, rest))
+        else:
+            wanted[f"{where}: {message}" if where else message] = []
+    return [fault + " or ".join(dict.fromkeys(types)) for fault, types in wanted.items()]
+
+
+def _where(location: Sequence[str | int], content: Any, missing: bool) -> str:
+    """The dotted name of a field; the types of unions, which pydantic names in between, are left out."""
+    names = []
+    for part in location:
+        if isinstance(content, dict) and part in content or isinstance(content, list) and part in range(len(content)):
+            content = content[part]  # type: ignore[index]
+            names.append(part)
+    return ".".join(map(str, [*names, *location[-1:]] if missing else names))
 
 
 def load_lines(schema: pydantic.TypeAdapter[T], path: pathlib.Path) -> tuple[list[T], list[int]]:

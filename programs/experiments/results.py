@@ -19,7 +19,7 @@ from boonta.programs.wiring.run import BadInput, Which
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import Config, read_config
 from boonta.programs.wiring.run_folder.provenance import Provenance
-from boonta.programs.wiring.run_folder.state import SENTENCES, state_of
+from boonta.programs.wiring.run_folder.state import sentence_of
 
 RETURN, TRAINING = "eval_return", "return"
 
@@ -198,7 +198,7 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
     for member, (row, curve) in learners.items():
         name = _name(folder, member)
         if not len(curve.values):
-            raise NoCurve(f"{name} has no {metric} yet")
+            raise NoCurve(f"{name} has no {metric} yet{_why_not(folder)}")
         settings, later = settings_of(config, environment, row), evaluated.get(member)
         if later is not None and (outdated := _outdated(later, run.past)):
             warnings.append(f"{name} {outdated}")
@@ -226,7 +226,7 @@ def _members(run: Recorded, metric: str) -> dict[int | None, tuple[Row, Curve]]:
       NoCurve: there are no rows of members yet.
     """
     if run.members == []:
-        raise NoCurve(f"{run.folder.name} has no evaluation in {metrics.MEMBERS} yet")
+        raise NoCurve(f"{run.folder.name} has no evaluation in {metrics.MEMBERS} yet{_why_not(run.folder)}")
     rows = run.members or []
     if not any(metric in row for row in rows):
         return {}
@@ -291,9 +291,10 @@ def _ending(folder: pathlib.Path, config: Config) -> list[str]:
     """A warning about a run that goes on, or hasn't been ended by its stop rule."""
     if journal.last_code(folder) == 0:
         return []
-    log = journal.last_start(folder)
-    state, end = SENTENCES[state_of(folder, log)], journal.end_of(log)
-    if end:
-        state = f"it was {end}" if end.startswith("ended by ") else f"{state}: {end}"
     what = "has not reached its" if config.has_stop_rule else "has no"
-    return [f"{folder.name} {what} stop rule: {state}"]
+    return [f"{folder.name} {what} stop rule: {sentence_of(folder)}"]
+
+
+def _why_not(folder: pathlib.Path) -> str:
+    """What a run does, or how it ended, in brackets; empty if its stop rule has ended it."""
+    return "" if journal.last_code(folder) == 0 else f" ({sentence_of(folder)})"

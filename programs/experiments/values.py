@@ -36,6 +36,10 @@ def load(text: str) -> Any:
         return yaml.load(text, _Loader)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise ValueError(f"{at}{error.problem or error.context}") from error
     except (yaml.YAMLError, TypeError, AttributeError, OverflowError) as error:  # The library's own checks have gaps.
         raise ValueError(" ".join(str(error).split())) from error
 

@@ -95,7 +95,8 @@ def _named(asked: Sequence[str], of_runs: Sequence[Sequence[str]]) -> list[str]:
         fitting = exact or [name for name in shared if fnmatch.fnmatchcase(name, text)]
         if not fitting:
             several = text.replace(",", " ")
-            hint = suggest(text, shared) if several == text else f"spaces divide several: --metric {several}"
+            known = list(dict.fromkeys(name for names in of_runs for name in names))
+            hint = suggest(text, known) if several == text else f"spaces divide several: --metric {several}"
             raise BadInput(f"--metric {text}: no run has such a metric: {hint}")
         found |= dict.fromkeys(fitting)
     return list(found)

@@ -291,8 +291,9 @@ def test_the_command_writes_yaml_or_says_what_is_wrong(tmp_path, capsys):
     table = tmp_path / "table.yaml"
     table.write_text("image: registry.example.com/boonta:1\n")
     assert jobset.main([str(IMPALA), "--resources", str(table), "--", "catch", "--config.discount", "0.5"]) == 0
-    documents = list(yaml.safe_load_all(capsys.readouterr().out))
-    assert [document["kind"] for document in documents] == ["JobSet", "NetworkPolicy"]
-    assert schemas.problems(documents[0]) == []
+    printed = capsys.readouterr().out
+    assert printed.startswith("# Made by `python -m boonta.deploy.jobset ")
+    jobs, policy = yaml.safe_load_all(printed)
+    assert (jobs["kind"], policy["kind"]) == ("JobSet", "NetworkPolicy") and schemas.problems(jobs) == []
     assert jobset.main(["programs/none.py", "--resources", str(table)]) == 2
     assert f"program file {pathlib.Path('programs/none.py').absolute()} doesn't exist" in capsys.readouterr().err

@@ -235,8 +235,8 @@ def test_the_options_say_what_is_needed():
         ),
         ({"nodes": 9}, ["--workdir", "/x"], "--nodes is 9; the program has 4 nodes"),
         ({}, [], "--workdir is missing"),
-        ({}, ["--workdir", "runs/x"], "--workdir is runs/x; it must be absolute, a folder that all machines share"),
-        ({}, ["--workdir=runs/x"], "--workdir is runs/x; it must be absolute"),
+        ({}, ["--workdir", "runs/x"], "--workdir is 'runs/x'; it must be absolute, a folder that all machines share"),
+        ({}, ["--workdir=runs/x"], "--workdir is 'runs/x'; it must be absolute"),
         ({"gpus_per_node": -1}, ["--workdir", "/x"], "--gpus-per-node is -1; it must be 0 or more"),
         ({"time": "5hours"}, ["--workdir", "/x"], "--time is '5hours'; it must be in Slurm's format, such as 90, 24:0"),
     ],
@@ -244,6 +244,13 @@ def test_the_options_say_what_is_needed():
 def test_what_does_not_fit_is_refused(job, flags, message):
     with pytest.raises(BadInput, match=message):
         slurm.render(slurm.Job(**{"program": LIGHT, **job}), flags)
+
+
+def test_the_script_says_what_made_it_in_one_line(capsys):
+    assert slurm.main([str(LIGHT), "--nodes", "1", "--", "--workdir", "/x\necho no"]) == 0
+    shebang, made, options = capsys.readouterr().out.split("\n", 2)
+    assert shebang == "#!/bin/bash" and options.startswith("#SBATCH")
+    assert re.match(r"# Made by `python -m boonta\.deploy\.slurm .*'/x echo no'` of boonta \d.*, commit \w{8}", made)
 
 
 def test_the_command_refuses_with_words_and_code_2(capsys):

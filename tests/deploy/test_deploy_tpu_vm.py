@@ -65,7 +65,11 @@ def test_a_program_of_threads_runs_whole_on_every_machine():
 
 @pytest.mark.parametrize(
     ("machines", "message"),
-    [({"hosts": "a,,b"}, "must be host names"), ({"hosts": "a,b", "learner_host": "c"}, "'c' is none of --hosts a,b")],
+    [
+        ({"hosts": "a,,b"}, "must be host names"),
+        ({"hosts": "a,b,a"}, "--hosts has 'a' twice"),
+        ({"hosts": "a,b", "learner_host": "c"}, "'c' is none of --hosts a,b"),
+    ],
 )
 def test_machines_that_are_none_are_refused(machines, message):
     with pytest.raises(BadInput, match=message):

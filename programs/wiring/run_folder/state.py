@@ -29,6 +29,15 @@ def state_of(workdir: pathlib.Path, log: Sequence[str]) -> State:
     return "cut off" if last else "never started"
 
 
+def sentence_of(workdir: pathlib.Path) -> str:
+    """What a run does, or how it has ended, in a sentence."""
+    log = journal.last_start(workdir)
+    state, end = SENTENCES[state_of(workdir, log)], journal.end_of(log)
+    if not end:
+        return state
+    return f"it was {end}" if end.startswith("ended by ") else f"{state}: {end}"
+
+
 def is_held(workdir: pathlib.Path) -> bool:
     """Whether a process holds the run's folder."""
     try:

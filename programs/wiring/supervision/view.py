@@ -142,9 +142,7 @@ def conclude(status: dict[str, Any], failure: str, caught: int = 0) -> int:
     if caught and not status.get("done"):  # One that came while a program that is done saves changes nothing.
         LOG.info("ended by %s", signal.Signals(caught).name)
         return 128 + caught
-    learns = {name.partition("/")[0] for name in status.get("nodes", ())} & {"learner", "anakin"}
-    totals = status.get("totals", {})
-    if learns and totals and not totals.get("updates"):
+    if status.get("totals", {}).get("updates") == 0:
         LOG.warning("no update was made before the limit was reached, so there is no checkpoint that has learned")
     LOG.info("done: %s", status["reason"])
     return COLLAPSED_CODE if has_collapsed(status) else 0

@@ -31,17 +31,17 @@ def replace(content, path: str, value):
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("columns", None, "columns: Field required"),
-        ("columns.reward.0", 5, r"columns\.reward\.0: Input should be a valid string"),
-        ("columns.reward.1", [-1], r"columns\.reward\.1\.0: Input should be greater than or equal to 0"),
-        ("environment.settings", [], r"environment\.settings: Input should be an object"),
-        ("environment.name", None, r"environment\.name: Field required"),
-        ("chunks.1", [], r"chunks\.1\.0: Field required"),
+        ("columns", None, "columns is missing"),
+        ("columns.reward.0", 5, r"columns\.reward\.0 is 5; it must be a text"),
+        ("columns.reward.1", [-1], r"columns\.reward\.1\.0 is -1; it must be greater than or equal to 0"),
+        ("environment.settings", [], r"environment\.settings is \[\]; it must be keys with values"),
+        ("environment.name", None, r"environment\.name is missing"),
+        ("chunks.1", [], r"chunks\.1\.0 is missing"),
         ("chunks.1.0", "../secret.parquet", r"chunks\.1\.0: String should match pattern"),
         ("chunks.1.0", "/etc/hostname", r"chunks\.1\.0: String should match pattern"),
-        ("chunks.1.1", "8", r"chunks\.1\.1: Input should be a valid integer"),
-        ("chunks.1.1", 2**62, r"chunks\.1\.1: Input should be less than"),
-        ("chunks.1.2", 0, r"chunks\.1\.2: Input should be greater than or equal to 1"),
+        ("chunks.1.1", "8", r'chunks\.1\.1 is "8"; it must be an integer'),
+        ("chunks.1.1", 2**62, r"chunks\.1\.1 is 4611686018427387904; it must be less than"),
+        ("chunks.1.2", 0, r"chunks\.1\.2 is 0; it must be greater than or equal to 1"),
     ],
 )
 def test_an_index_that_is_wrong_with_the_right_digest_is_refused_by_field(tmp_path, path, value, message):

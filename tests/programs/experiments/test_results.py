@@ -226,7 +226,8 @@ def test_a_run_that_goes_on_without_an_evaluation_does_not_hold_up_the_others(tm
     late = recorded(folder, asked=False)
     results, metric, warnings = results_of_all([late, done], None, "newest")
     assert [result.folder.name for result in results] == ["done"] and metric == "eval_return"
-    assert "late has no evaluation in members.jsonl yet, and is left out" in warnings
+    reason = "it was cut off: its launcher was killed, or the machine went down"
+    assert f"late has no evaluation in members.jsonl yet ({reason}), and is left out" in warnings
     with pytest.raises(BadInput, match="late has no evaluation"):
         results_of_all([recorded(folder), done], None, "newest")
     with pytest.raises(BadInput, match="late has no evaluation"):
