@@ -8,6 +8,7 @@ import shlex
 import textwrap
 
 from boonta.__main__ import RUN_TOOLS, TOOLS
+from boonta.tests.helpers.examples import python_blocks
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "README.md").read_text()
@@ -31,6 +32,6 @@ def test_it_is_read_in_five_minutes():
 
 def test_the_picture_in_code_is_the_program():
     """The page leaves the indentation out."""
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (block,) = python_blocks(ROOT / "README.md")
     program = (ROOT / "programs" / "impala_atari.py").read_text()
     assert textwrap.indent(block, "    ") in program

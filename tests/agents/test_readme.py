@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import re
 import sys
 import types
 
@@ -27,11 +26,12 @@ from boonta.nodes.tables import contract
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.interpreters import anakin, threads
 from boonta.programs.wiring.launch import Program, Run, group
+from boonta.tests.helpers.examples import python_blocks
 from boonta.tests.helpers.params import drawn
 
 pytestmark = pytest.mark.once
 PAGE = pathlib.Path(__file__).parents[2] / "agents" / "README.md"
-CODE, *NETWORKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+CODE, *NETWORKS = python_blocks(PAGE)
 ENV = Catch()
 # Fewer simulations take less time; the page's model has no functions for the consistency loss.
 MUZERO = replaced(muzero.CATCH, {"num_simulations": 4, "consistency_cost": 0.0, "replay.min_size": 64})

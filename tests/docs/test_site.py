@@ -15,14 +15,14 @@ from boonta.envs import conformance
 from boonta.programs.tools.list import choices
 from boonta.programs.wiring.shipped import programs
 from boonta.tests.helpers.deadline import DEADLINE_S
+from boonta.tests.helpers.examples import python_blocks
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "pages"
 ROOMS = ("agents", "envs", "nodes", "programs")
-BLOCK = re.compile(r"```python\n(.+?)```", re.DOTALL)
 LOADED = re.compile(r'<(?:script|img|iframe)[^>]+src="https?:[^"]+|<link[^>]+href="https?:[^"]+')
-CODE = {path: blocks for path in sorted(PAGES.rglob("*.md")) if (blocks := BLOCK.findall(path.read_text()))}
+CODE = {path: blocks for path in sorted(PAGES.rglob("*.md")) if (blocks := python_blocks(path))}
 
 
 @pytest.fixture

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib
 import pathlib
-import re
 
 import pytest
 
 from boonta.envs import base, conformance
+from boonta.tests.helpers.examples import python_blocks
 
 GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "pages" / "guides" / "environment.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+BLOCKS = python_blocks(GUIDE)
 
 
 @pytest.mark.parametrize(("function", "masked"), [("hunt", False), ("taxi", True)])

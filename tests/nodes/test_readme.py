@@ -13,6 +13,7 @@ import pytest
 from boonta.agents import impala
 from boonta.envs.catch import Catch
 from boonta.nodes.variables import VariableServer, pack
+from boonta.tests.helpers.examples import python_blocks
 from boonta.tests.helpers.params import drawn
 
 pytestmark = pytest.mark.once
@@ -42,7 +43,7 @@ def test_the_map_is_read_as_a_whole():
 
 
 def test_the_example_measures_the_norm_of_the_newest_params():
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    (code,) = python_blocks(README)
     names: dict[str, Any] = {}
     exec(code, names)
     agent = impala.make(impala.CATCH, Catch().spec)

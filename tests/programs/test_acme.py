@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pathlib
-import re
 import signal
 
 import pytest
 
 from boonta.nodes import metrics
 from boonta.tests.helpers.deadline import DEADLINE_S
+from boonta.tests.helpers.examples import python_blocks
 from boonta.tests.helpers.running import Running
 from boonta.tests.helpers.runs import undeclared
 
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised]
 pytest.importorskip("launchpad")
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "nodes" / "acme" / "README.md"
-PROGRAM, CHECKPOINT, PUBLISHED, _ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+PROGRAM, CHECKPOINT, PUBLISHED, _ = python_blocks(PAGE)
 TINY = "torso.widths=8 head-width=8 num-simulations=2 roots=4 unroll-length=2 bootstrap-length=2 support-bins=21"
 FEW = "replay.batch-size=8 replay.min-size=8 consistency-cost=0 search=puct"
 

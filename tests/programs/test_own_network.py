@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pathlib
-import re
 
 import pytest
 
+from boonta.tests.helpers.examples import python_blocks
 from boonta.tests.helpers.running import Running
 
 PAGE = pathlib.Path(__file__).parents[2] / "agents" / "README.md"
@@ -34,7 +34,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def program(tmp_path) -> str:
-    _, torso, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    _, torso, *_ = python_blocks(PAGE)
     path = tmp_path / "own_network.py"
     path.write_text(f"{torso}\n\n{PROGRAM}")
     return str(path)

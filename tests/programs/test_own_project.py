@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import re
 import shutil
 import site
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 
 from boonta.nodes import metrics
 from boonta.tests.helpers.deadline import DEADLINE_S
+from boonta.tests.helpers.examples import python_blocks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -103,7 +103,7 @@ def python(tmp_path_factory) -> pathlib.Path:
 @pytest.fixture
 def project(tmp_path) -> pathlib.Path:
     folder = tmp_path / "project"
-    code, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "agents" / "README.md").read_text(), re.DOTALL)
+    code, *_ = python_blocks(ROOT / "agents" / "README.md")
     for name, text in {
         "agents/__init__.py": "",
         "agents/mine.py": code,

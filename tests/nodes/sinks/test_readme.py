@@ -9,10 +9,11 @@ import threading
 import pytest
 
 from boonta.nodes.sinks import base, follow
+from boonta.tests.helpers.examples import python_blocks
 from boonta.tests.helpers.sinks import write_rows
 
-PAGE = pathlib.Path(follow.__file__).with_name("README.md").read_text()
-SINK, LOGGER = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PAGE = pathlib.Path(follow.__file__).with_name("README.md")
+SINK, LOGGER = python_blocks(PAGE)
 
 
 def send(folder: pathlib.Path, name: str) -> None:
@@ -47,5 +48,5 @@ def test_the_logger_of_the_page_is_acmes(tmp_path, monkeypatch):
 
 
 def test_all_names_are_on_the_page():
-    assert set(re.findall(r"(?m)^\| `(\w+)`", PAGE)) == set(base.KNOWN)
-    assert set(re.findall(r"boonta-rl\[(\w+)\]", PAGE)) == set(base.TRACKERS)
+    assert set(re.findall(r"(?m)^\| `(\w+)`", PAGE.read_text())) == set(base.KNOWN)
+    assert set(re.findall(r"boonta-rl\[(\w+)\]", PAGE.read_text())) == set(base.TRACKERS)
