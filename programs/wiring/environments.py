@@ -55,7 +55,9 @@ FAMILIES = {
     "open_spiel": Family("boonta.envs.open_spiel", "OpenSpiel", "open_spiel/connect_four"),
     "pgx": Family("boonta.envs.jax.pgx", "Pgx", "pgx/connect_four", jax=True),
 }
+OURS = "boonta.envs."  # The modules of our environments begin with it.
 MIXED = ("default", "envpool", "gymnasium", "gymnax")  # Families whose worlds have little in common.
+PLAIN = (bool, int, float, str, type(None))  # Types of values that a flag can express.
 EXAMPLES = tuple(family.example for family in FAMILIES.values())
 
 
@@ -156,8 +158,7 @@ def _named_kind(env: Env) -> str:
         return "cartpole"
     if env.spec.num_players == 2:
         return "connect_four" if game == "connect_four" else "board"
-    names = {family.name: family_name for family_name, family in FAMILIES.items()}
-    return names.get(type(inner).__name__, "default")
+    return _family_name(type(inner)) or "default"
 
 
 def settings_class(env: Env) -> Any:
@@ -175,7 +176,8 @@ def settings_class(env: Env) -> Any:
 def _settings_of(kind: Any, values: Mapping[str, Any]) -> Any:
     """See `settings_class`; settings that `values` lacks keep the class's default."""
     hints = typing.get_type_hints(kind)
-    named = dataclasses.fields(kind)[:1] if _has_games(kind) else ()
+    family = FAMILIES.get(_family_name(kind))
+    named = dataclasses.fields(kind)[:1] if family is not None and family.has_games else ()
     fields = [f for f in dataclasses.fields(kind) if f not in named and _is_plain(hints[f.name])]
     if not fields:
         return None
@@ -227,17 +229,16 @@ def _inner(env: Env) -> Any:
     return env.env if isinstance(env, Batched) else env
 
 
-def _has_games(kind: type) -> bool:
-    """Whether the first field of a class of environments names the game."""
-    return any(family.name == kind.__name__ and family.has_games for family in FAMILIES.values())
+def _family_name(kind: type) -> str:
+    """The name of the family that has a class of environments, or has its twin in JAX; empty for a user's own class."""
+    names = {family.name: family_name for family_name, family in FAMILIES.items()}
+    return names.get(kind.__name__, "") if kind.__module__.startswith(OURS) else ""
 
 
 def _is_plain(hint: Any) -> bool:
     """Whether a flag can express a value of this type."""
     parts = typing.get_args(hint) or (hint,)
-    if typing.get_origin(hint) is typing.Literal:
-        return True
-    return all(part in (bool, int, float, str, type(None)) for part in parts)
+    return typing.get_origin(hint) is typing.Literal or all(part in PLAIN for part in parts)
 
 
 def env_of_archive(folder: pathlib.Path) -> Env:
@@ -275,7 +276,7 @@ def module_of(env: Env, name: str = "") -> str:
     if ":" in name:
         return name.partition(":")[0]
     inner = _inner(env)
-    if not type(inner).__module__.startswith("boonta.envs."):
+    if not type(inner).__module__.startswith(OURS):
         return type(inner).__module__
     game = getattr(inner, dataclasses.fields(inner)[0].name, None) if dataclasses.is_dataclass(inner) else None
     return getattr(game, "__module__", None) or "" if callable(game) else ""
@@ -284,12 +285,12 @@ def module_of(env: Env, name: str = "") -> str:
 def name_of(env: Env) -> str:
     """The environment's name in a run's default folder: its family and game, with dashes, or what makes it."""
     inner = _inner(env)
-    for name, family in FAMILIES.items():
-        if family.name == type(inner).__name__ and family.jax == isinstance(inner, JaxEnv):
-            game = getattr(inner, dataclasses.fields(inner)[0].name) if family.has_games else ""
-            if callable(game):
-                return _maker(game) or name
-            return "-".join(filter(None, (name, str(game).replace("/", "-"))))
+    name = _family_name(type(inner))
+    if name and FAMILIES[name].jax == isinstance(inner, JaxEnv):
+        game = getattr(inner, dataclasses.fields(inner)[0].name) if FAMILIES[name].has_games else ""
+        if callable(game):
+            return _maker(game) or name
+        return "-".join(filter(None, (name, str(game).replace("/", "-"))))
     return _maker(getattr(inner, "make", None)) or type(inner).__name__.lower()
 
 

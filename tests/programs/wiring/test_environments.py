@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
 
@@ -54,11 +55,32 @@ def test_an_environment_of_the_users_own_has_the_name_of_what_makes_it():
     assert environments.name_of(Gymnasium(Bare)).endswith("test_environments-Bare")
 
 
+def test_an_environment_of_the_users_own_may_have_the_name_of_one_of_ours():
+    kind, settings = environments.kind_of(Atari()), environments.settings_class(Atari())
+    assert kind == "default" and (settings.rows, settings.columns) == (6, 3)
+    assert environments.name_of(Atari()) == "atari"
+
+
 def test_a_wrapped_environment_is_of_the_kind_of_its_own():
     for name in ("catch", "gymnasium/CartPole-v1", "gymnasium/Pendulum-v1", "gymnax/CartPole-v1"):
         env = environments.make_env(name)
         kinds = {environments.kind_of(each) for each in (env, InProcesses(env, 2), Continuing(InProcesses(env, 2)))}
         assert len(kinds) == 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Atari:
+    """Small images, whose first field names no game."""
+
+    rows: int = 6
+    columns: int = 3
+
+    @property
+    def spec(self):
+        return Catch(self.rows, self.columns).spec
+
+    def __call__(self, num_envs, seed):
+        return Catch(self.rows, self.columns)(num_envs, seed)
 
 
 class Bare(gymnasium.Env):
