@@ -94,7 +94,7 @@ def _parsed(text: str) -> Board | None:
     elif labelled:
         cells = [found[2].lower().translate(SIDES) for found in labelled]
         board = Board(cells, [found[1] for found in labelled], lines[-1])
-    elif all(GRID.fullmatch(line) for line in lines):
+    elif lines and all(GRID.fullmatch(line) for line in lines):
         board = Board([line.lower() for line in lines], *([str(i) for i in range(len(of))] for of in (lines, lines[0])))
     else:
         return None
@@ -136,7 +136,7 @@ def _piece(pen: ImageDraw.ImageDraw, piece: str, left: float, top: float, stones
 def _lines(lines: Sequence[str]) -> np.ndarray:
     """Draws text with letters of one width, so that its columns stay columns."""
     font = ImageFont.truetype(str(matplotlib.get_data_path()) + "/fonts/ttf/DejaVuSansMono.ttf", 16)
-    width = max(font.getlength(line) for line in lines)
+    width = max((font.getlength(line) for line in lines), default=0.0)
     image = Image.new("RGB", (int(width) + 2 * PAD, max(LEAST, LINE * len(lines) + 2 * PAD)), PAPER)
     ImageDraw.Draw(image).multiline_text((PAD, PAD), "\n".join(lines), INK, font, spacing=4)
     return np.asarray(image)

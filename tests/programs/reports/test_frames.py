@@ -122,6 +122,11 @@ def test_any_other_position_is_drawn_as_its_text(game):
     assert (drawn == frames.INK).all(axis=-1).any()
 
 
+@pytest.mark.parametrize("text", ["", "\n", " \n "])
+def test_a_blank_position_is_blank_paper(text):
+    assert (frames.position(text) == frames.PAPER).all()
+
+
 def test_numbers_are_curves_and_each_step_is_marked():
     values = [np.array([step, -step], np.float32) for step in range(10)]
     drawn = frames.vectors(values)
