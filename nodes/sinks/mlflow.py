@@ -38,10 +38,11 @@ class MLflow:
         self._run_id = own.info.run_id
         if found:
             self._client.update_run(self._run_id, status="RUNNING")
-        if not own.data.params:
-            params = [Param(_key(name), _text(value)) for name, value in flattened(run.config).items()]
-            for i in range(0, len(params), MOST_PARAMS):
-                self._client.log_batch(self._run_id, params=params[i : i + MOST_PARAMS])
+        params = [Param(_key(name), _text(value)) for name, value in flattened(run.config).items()]
+        # An earlier `begin` may have failed between two requests.
+        missing = [param for param in params if param.key not in own.data.params]
+        for i in range(0, len(missing), MOST_PARAMS):
+            self._client.log_batch(self._run_id, params=missing[i : i + MOST_PARAMS])
 
     def write(self, row: Mapping[str, float]) -> None:
         now, step = int(time.time() * 1000), int(row.get("env_steps", 0))

@@ -145,6 +145,30 @@ def test_mlflow_takes_many_metrics_and_names_in_its_own_letters(tmp_path, monkey
     assert client.get_metric_history("run0", "loss_2499_")[0].value == 2499.0
 
 
+def test_mlflow_gets_the_params_that_a_broken_connection_has_withheld(tmp_path, monkeypatch):
+    for name, module in fake_trackers.mlflow().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    settings = {f"setting{i}": i for i in range(150)}  # More than go into one request.
+    sink, run = base.make("mlflow"), base.TrackedRun(tmp_path / "run", ID, "", settings)
+    kind: Any = sys.modules["mlflow"].MlflowClient  # type: ignore[attr-defined]
+    log = kind.log_batch
+
+    def log_once(*args: Any, **given: Any) -> None:
+        log(*args, **given)
+        monkeypatch.setattr(kind, "log_batch", breaks)
+
+    def breaks(*args: Any, **given: Any) -> None:
+        raise OSError("the connection is broken")
+
+    monkeypatch.setattr(kind, "log_batch", log_once)
+    with pytest.raises(OSError, match="broken"):
+        sink.begin(run)
+    monkeypatch.setattr(kind, "log_batch", log)
+    base.make("mlflow").begin(run)
+    (found,) = kind().search_runs(["1"])
+    assert found.data.params == {name: str(value) for name, value in settings.items()}
+
+
 @both
 def test_trackio_goes_on_with_the_run_and_counts_rows(tmp_path, monkeypatch, kind):
     name = f"impala-catch-{ID[:8]}"
