@@ -37,6 +37,7 @@ from boonta.nodes.archive.index import (
     read_index,
     require_columns,
     require_environment,
+    types,
     write_index,
 )
 from boonta.nodes.snapshots import schema
@@ -162,8 +163,7 @@ def open_archive(folder: pathlib.Path, env: Env, signature: Steps, skip_broken: 
     """
     index = read_index(folder)
     require_environment(folder, index.environment, env)
-    needed = {path: Leaf(np.dtype(leaf.dtype).name, tuple(leaf.shape)) for path, leaf in leaves(signature).items()}
-    require_columns(str(folder), index.columns, needed)
+    require_columns(str(folder), index.columns, types(signature))
     chunks = _sound_chunks(folder, index, skip_broken)
     if not any(chunk.episodes for chunk in chunks):
         raise ValueError(

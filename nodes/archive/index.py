@@ -8,6 +8,7 @@ import pathlib
 from typing import Annotated, Any, NamedTuple
 
 import jax
+import numpy as np
 import pydantic
 from dm_env import specs
 
@@ -101,8 +102,8 @@ def describe(env: Env) -> Environment:
     return Environment(
         name=type(env).__name__,
         settings=json.loads(json.dumps(settings, default=_text)),
-        observations={path: str(_leaf(leaf)) for path, leaf in leaves(spec.observations).items()},
-        actions=str(_leaf(spec.actions)),
+        observations={path: str(leaf) for path, leaf in types(spec.observations).items()},
+        actions=str(types(spec.actions)[""]),
         num_actions=int(spec.actions.num_values) if isinstance(spec.actions, specs.DiscreteArray) else None,
         num_players=spec.num_players,
     )
@@ -183,8 +184,9 @@ def leaves(nest: Nest) -> dict[str, Any]:
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in flat}
 
 
-def _leaf(spec: specs.Array) -> Leaf:
-    return Leaf(spec.dtype.name, tuple(spec.shape))
+def types(nest: Nest) -> dict[str, Leaf]:
+    """The types of a nest's leaves, of one step each, by path."""
+    return {path: Leaf(np.dtype(leaf.dtype).name, tuple(leaf.shape)) for path, leaf in leaves(nest).items()}
 
 
 def _unsped(value: Any) -> Any:

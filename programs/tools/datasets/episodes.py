@@ -17,7 +17,7 @@ from dm_env import specs
 from boonta.agents.base import Nest, Steps
 from boonta.envs.base import FIRST, LAST, MID, Env, EnvSpec
 from boonta.nodes.archive.files import ArchiveWriter
-from boonta.nodes.archive.index import Index, Leaf, leaves, require_columns
+from boonta.nodes.archive.index import Index, leaves, require_columns, types
 
 
 class Episode(NamedTuple):
@@ -76,10 +76,11 @@ def require_empty(out: pathlib.Path) -> None:
 
 def require_same(name: str, recorded: EnvSpec, spec: EnvSpec) -> None:
     """Raises ValueError, naming what differs, if a data set's spec lacks what an environment's spec has."""
-    require_columns(name, _types(recorded), _types(spec))
-    there, here = (getattr(each.actions, "num_values", None) for each in (recorded, spec))
-    if there != here:
-        raise ValueError(f"{name} has {there} actions; the environment has {here}")
+    there, here = ({"observation": each.observations, "action": each.actions} for each in (recorded, spec))
+    require_columns(name, types(there), types(here))
+    held, wanted = (getattr(each.actions, "num_values", None) for each in (recorded, spec))
+    if held != wanted:
+        raise ValueError(f"{name} has {held} actions; the environment has {wanted}")
 
 
 def to_steps(episode: Episode, spec: EnvSpec) -> Steps:
@@ -135,8 +136,3 @@ def _checked(name: str, values: Any, spec: specs.Array, length: int) -> np.ndarr
         step, *_ = place = tuple(np.argwhere(invalid)[0])
         raise ValueError(f"{name} of step {step} is {values[place]}; it must be {allowed}")
     return values.astype(spec.dtype)
-
-
-def _types(spec: EnvSpec) -> dict[str, Leaf]:
-    parts = leaves({"observation": spec.observations, "action": spec.actions})
-    return {path: Leaf(leaf.dtype.name, tuple(leaf.shape)) for path, leaf in parts.items()}
