@@ -15,7 +15,7 @@ import numpy as np
 from boonta.agents.base import Agent, Batch, Slots, Steps
 from boonta.benchmarks.timing import LIMIT, REVERB_LIMIT, on_all_cores, per_second
 from boonta.envs.actions import random_actions
-from boonta.envs.base import Env
+from boonta.envs.base import Env, EnvSpec
 from boonta.nodes.acting.local import jit_policy, step_shapes
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
@@ -93,7 +93,7 @@ def act_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
 def learn_rate(agent: Agent, env: Env, seconds: float) -> float:
     """Measures updates on one batch that stays on the device."""
     (table,) = agent.tables
-    steps = contract.with_one_core(table, _noise(agent, env, (table.sequence_length, table.batch_size)))
+    steps = contract.with_one_core(table, noise(agent, env.spec, (table.sequence_length, table.batch_size)))
     batch = jax.device_put(Batch(steps, np.ones(table.batch_size, np.float32)))
     step = jax.jit(agent.update.step, donate_argnums=0)
     state = [jax.jit(agent.update.init)(jax.random.PRNGKey(0))]
@@ -118,7 +118,7 @@ def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
     client = server.client()
     node = Node("benchmark")
     dataset = ReverbDataset([client], [table], batch_sharding(make_mesh(1, table.batch_size)), signature)
-    row = _noise(agent, env, (size,))
+    row = noise(agent, env.spec, (size,))
     batch, rng = env(size, 0), np.random.default_rng(0)
     actions = random_actions(env.spec.actions, (64, size), rng)
     observations = [batch.reset().observation, *[batch.step(action).observation for action in actions]]
@@ -139,10 +139,15 @@ def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
     return per_second(work, seconds)
 
 
-def _noise(agent: Agent, env: Env, leading: tuple[int, ...]) -> Steps:
+def zeros(agent: Agent, spec: EnvSpec, leading: tuple[int, ...]) -> Steps:
+    """Raw steps of nothing but zeros."""
+    return jax.tree.map(lambda leaf: np.zeros((*leading, *leaf.shape), leaf.dtype), step_shapes(agent, spec))
+
+
+def noise(agent: Agent, spec: EnvSpec, leading: tuple[int, ...]) -> Steps:
     """Raw steps in the middle of an episode; they are zeros, except for observations of noise."""
     rng = np.random.default_rng(0)
-    steps = jax.tree.map(lambda leaf: np.zeros((*leading, *leaf.shape), leaf.dtype), step_shapes(agent, env.spec))
+    steps = zeros(agent, spec, leading)
     observation = jax.tree.map(lambda leaf: rng.integers(0, 255, leaf.shape).astype(leaf.dtype), steps.observation)
     ones = np.ones(leading, np.float32)
     return steps._replace(observation=observation, step_type=np.ones(leading, np.int32), discount=ones)

@@ -21,7 +21,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
 import psutil
 import tyro
@@ -29,6 +28,7 @@ import tyro
 from boonta.agents import dqn
 from boonta.agents.base import Agent, Steps
 from boonta.agents.config import replaced
+from boonta.benchmarks import parts
 from boonta.benchmarks.timing import per_second
 from boonta.envs.atari import Atari
 from boonta.envs.base import EnvSpec
@@ -83,10 +83,10 @@ def in_process(env: Atari, shown: list[Any], options: Options) -> float:
     free = dataclasses.replace(table, samples_per_insert=None)
     store = HostStore([free], {table.writer: Groups(1, options.num_envs)})
     stream = store.open_writer([table], options.num_envs, Node("benchmark").wait_for, 0)
-    zeros = nothing(step_shapes(agent, env.spec), options.num_envs)
+    zeros = parts.zeros(agent, env.spec, (options.num_envs,))
     before = psutil.Process().memory_info().rss
     for timestep in shown:
-        stream.append(raw_step(zeros, timestep))
+        stream.append(zeros._replace(**timestep._asdict()))
     return (psutil.Process().memory_info().rss - before) / number
 
 
@@ -106,14 +106,14 @@ def measure(agent: Agent, spec: EnvSpec, shown: list[Any], options: Options) -> 
 
     (table,) = agent.tables
     like = step_shapes(agent, spec)
-    zeros = nothing(like, options.num_envs)
+    zeros = parts.zeros(agent, spec, (options.num_envs,))
     node = Node("benchmark")
     with tempfile.TemporaryDirectory() as folder, served(agent, spec, folder) as (port, process), Proxy(port) as proxy:
         before = process.memory_info().rss
         stream = writer.ReverbWriter(Client(f"localhost:{proxy.port}"), [table], options.num_envs, node.wait_for)
         began = time.perf_counter()
         for timestep in shown:
-            stream.append(raw_step(zeros, timestep))
+            stream.append(zeros._replace(**timestep._asdict()))
         stream.flush()
         seconds = time.perf_counter() - began
         resident = process.memory_info().rss - before
@@ -129,17 +129,6 @@ def measure(agent: Agent, spec: EnvSpec, shown: list[Any], options: Options) -> 
         dataset.close()
         number = len(shown) * options.num_envs
         return proxy.sent / number, resident / number, saved / number, number / seconds, drawn
-
-
-def nothing(like: Steps, num_envs: int) -> Steps:
-    """Zeros as a raw step of all slots."""
-    return jax.tree.map(lambda leaf: np.zeros((num_envs, *leaf.shape), leaf.dtype), like)
-
-
-def raw_step(zeros: Steps, timestep: Any) -> Steps:
-    """A raw step that shows what the environment did."""
-    step_type, reward, discount, observation = timestep
-    return zeros._replace(observation=observation, step_type=step_type, reward=reward, discount=discount)
 
 
 @contextlib.contextmanager

@@ -17,13 +17,12 @@ import math
 import statistics
 
 import jax
-import numpy as np
 import tyro
 
-from boonta.agents.base import Agent, Batch, Steps, Table
+from boonta.agents.base import Agent, Batch, Table
+from boonta.benchmarks import parts
 from boonta.benchmarks.timing import per_second
 from boonta.envs.base import Env
-from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.tables.host import HostStore
@@ -84,7 +83,7 @@ class Load:
     def __init__(self, place: str, agent: Agent, env: Env, table: Table, num_envs: int):
         device = jax.devices()[0] if place == "device" else None
         store = HostStore([table], {"actor": Groups(1, num_envs)}, device=device)
-        self._row = random_row(step_shapes(agent, env.spec), num_envs)
+        self._row = parts.noise(agent, env.spec, (num_envs,))
         self._writer = store.open_writer([table], num_envs, Node("benchmark").wait_for, 0)
         self._dataset = store.open_dataset([table], batch_sharding(make_mesh(1, table.batch_size)))
         for _ in range(math.ceil(table.size / num_envs) * table.period + table.sequence_length):
@@ -104,12 +103,6 @@ class Load:
         while (found := self._dataset.next(0.0)) is None:
             self._writer.append(self._row)
         return found[0]
-
-
-def random_row(like: Steps, num_envs: int) -> Steps:
-    """A raw step of all slots."""
-    rng = np.random.default_rng(0)
-    return jax.tree.map(lambda leaf: rng.integers(0, 2, (num_envs, *leaf.shape)).astype(leaf.dtype), like)
 
 
 if __name__ == "__main__":
