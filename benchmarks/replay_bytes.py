@@ -68,20 +68,26 @@ def main(options: Options) -> None:
     rows = frames(env, options)
     print(f"{'N':>2s} {'sent':>8s} {'resident':>9s} {'saved':>8s} {'steps/s':>9s} {'drawn/s':>9s}   (bytes by step)")
     for length in options.lengths:
-        settings = {"bootstrap_length": length, "replay.min_size": 1, "replay.samples_per_insert": None}
-        agent = dqn.make(replaced(dqn.DQN, {**settings, "replay.size": 2 * options.steps}), env.spec)
+        agent = make_agent(env, 2 * options.steps, bootstrap_length=length)
         sent, resident, saved, written, drawn = measure(agent, env.spec, rows, options)
         print(f"{length:2d} {sent:8,.0f} {resident:9,.0f} {saved:8,.0f} {written:9,.0f} {drawn:9,.0f}", flush=True)
     print(f"in this process {in_process(env, rows, options):9,.0f} bytes by step")
 
 
+def make_agent(env: Atari, size: int, **settings: Any) -> Agent:
+    """`dqn.DQN` with a table of this size, from which batches may be drawn without limit."""
+    config = replaced(dqn.DQN, {"replay.min_size": 1, "replay.size": size, **settings})
+    agent = dqn.make(config, env.spec)
+    (table,) = agent.tables
+    return agent._replace(tables=(dataclasses.replace(table, samples_per_insert=None),))
+
+
 def in_process(env: Atari, shown: list[Any], options: Options) -> float:
     """Bytes by step that the replay of threads takes when it is full."""
     number = (len(shown) - 1) // 2 * options.num_envs  # It is filled, and then written over.
-    agent = dqn.make(replaced(dqn.DQN, {"replay.min_size": 1, "replay.size": number}), env.spec)
+    agent = make_agent(env, number)
     (table,) = agent.tables
-    free = dataclasses.replace(table, samples_per_insert=None)
-    store = HostStore([free], {table.writer: Groups(1, options.num_envs)})
+    store = HostStore([table], {table.writer: Groups(1, options.num_envs)})
     stream = store.open_writer([table], options.num_envs, Node("benchmark").wait_for, 0)
     zeros = parts.zeros(agent, env.spec, (options.num_envs,))
     before = psutil.Process().memory_info().rss

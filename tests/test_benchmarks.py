@@ -17,6 +17,7 @@ from boonta.benchmarks import (
     load_pod,
     load_program,
     muzero,
+    replay_bytes,
     replay_place,
     restarts,
     start,
@@ -67,6 +68,15 @@ def test_a_replay_gives_batches_in_both_places(capsys):
     assert "medians of 2 turns" in first and " MB of rows are new" in batch and ratio.startswith("device / host")
     for line, place in ((host, "host"), (device, "device")):
         assert line.split()[0] == place and float(line.split()[1].replace(",", "")) > 0
+
+
+@pytest.mark.cluster
+def test_what_a_step_takes_is_measured_by_bootstrap_length(capfd):
+    replay_bytes.main(replay_bytes.Options(steps=400, lengths=(1, 3), seconds=0.05))
+    head, *rows, last = (line.split() for line in capfd.readouterr().out.splitlines())
+    assert head[0] == "N" and [row[0] for row in rows] == ["1", "3"]
+    assert all(float(figure.replace(",", "")) > 0 for _, sent, _, *others in rows for figure in (sent, *others))
+    assert " ".join(last).startswith("in this process")
 
 
 def test_both_starts_are_shown_by_their_phases(capsys, monkeypatch):
