@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import statistics
 import time
 from collections.abc import Callable
 
@@ -17,7 +16,7 @@ import numpy as np
 import tyro
 from dm_env import specs
 
-from boonta.benchmarks.timing import per_second
+from boonta.benchmarks.timing import per_second, spread
 from boonta.envs.actions import random_actions
 from boonta.envs.base import BatchedEnv, Env
 from boonta.envs.dm_env import DmEnv
@@ -102,17 +101,13 @@ def main(options: Options) -> None:
     for name in options.names:
         for slots in options.slots:
             rates = (found.get((name, slots, workers)) for workers in options.workers)
-            print(f"{name:30s}{slots:6d}" + "".join(f"{shown(each):>28s}" for each in rates))
+            shown = (spread(each, ",.0f") if each else "-" for each in rates)
+            print(f"{name:30s}{slots:6d}" + "".join(f"{each:>28s}" for each in shown))
 
 
 def stepped(env: Env, workers: int) -> Env:
     """The environment, stepped by processes if there are to be any."""
     return InProcesses(env, workers) if workers else env
-
-
-def shown(rates: list[float] | None) -> str:
-    """The median of some rates, with the least and the most."""
-    return f"{statistics.median(rates):,.0f} ({min(rates):,.0f}-{max(rates):,.0f})" if rates else "-"
 
 
 if __name__ == "__main__":

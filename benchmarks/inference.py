@@ -15,7 +15,6 @@ Rates depend on the number of cores left for the learner, so compare only rates 
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections.abc import Sequence
 
 import tyro
@@ -76,10 +75,7 @@ def figures(row: dict[str, float]) -> dict[str, float]:
 
 def _cell(values: Sequence[float], form: str) -> str:
     """The median with its spread; empty for no values."""
-    if not values:
-        return ""
-    median, least, greatest = (format(value, form) for value in (statistics.median(values), min(values), max(values)))
-    return f"{median} ({least}-{greatest})"
+    return timing.spread(values, form) if values else ""
 
 
 if __name__ == "__main__":

@@ -104,10 +104,9 @@ def compare(options: Options) -> None:
     for cadence, rows in turns.items():
         rates = [row["env_steps_per_s"] for row in rows]
         middle = {name: statistics.median(row.get(name, 0.0) for row in rows) for name in rows[0]}
-        spread = f"{statistics.median(rates):,.0f} ({min(rates):,.0f}-{max(rates):,.0f})"
         shares = (middle.get(f"share/learner/{activity}", 0.0) for activity in ("updating", "publishing"))
         print(
-            f"{cadence:>12s} {spread:>23s} {statistics.median(rates) / reference:6.2f} "
+            f"{cadence:>12s} {timing.spread(rates, ',.0f'):>23s} {statistics.median(rates) / reference:6.2f} "
             f"{middle['updates_per_s']:9.1f} {next(shares):8.0%} {next(shares):10.0%} {middle['policy_lag']:6.1f}"
         )
 

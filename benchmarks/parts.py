@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from boonta.agents.base import Agent, Batch, Slots, Steps
+from boonta.benchmarks.envs import step_of
 from boonta.benchmarks.timing import LIMIT, REVERB_LIMIT, on_all_cores, per_second
 from boonta.envs.actions import random_actions
 from boonta.envs.base import Env, EnvSpec
@@ -59,14 +60,9 @@ def env_rate(env: Env, size: int, seconds: float) -> float:
     """Measures steps of `size` environments at once, with random actions."""
 
     def make_work(i: int) -> Callable[[], float]:
-        batch, rng = env(size, i), np.random.default_rng(i)
+        batch = env(size, i)
         batch.reset()
-
-        def work() -> float:
-            batch.step(random_actions(env.spec.actions, (size,), rng))
-            return size
-
-        return work
+        return step_of(batch)
 
     return on_all_cores(make_work, seconds)
 

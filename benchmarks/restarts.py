@@ -15,7 +15,6 @@ import dataclasses
 import os
 import pathlib
 import signal
-import statistics
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 
 import tyro
 
+from boonta.benchmarks import timing
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.wire import UNIX
 from boonta.tests.helpers.chaos import DEATH
@@ -91,12 +91,8 @@ def main(options: Options, programs: Mapping[str, Plan] = PROGRAMS) -> None:
     print(f"\nmedians of {options.turns} turns, from the least to the greatest, in seconds")
     print(f"{'node':16s} {'':6s} {'until it is named':>24s} {'until it works again':>24s}")
     for (victim, way), several in found.items():
-        figures = [_median([each[i] for each in several]) for i in range(len(Times._fields))]
+        figures = [timing.spread(values, ".1f") for values in zip(*several)]
         print(f"{victim:16s} {way:6s}" + "".join(f" {figure:>24s}" for figure in figures))
-
-
-def _median(values: Sequence[float]) -> str:
-    return f"{statistics.median(values):.1f} ({min(values):.1f}-{max(values):.1f})"
 
 
 def turn(file: str, plan: Plan, ways: Sequence[str]) -> dict[tuple[str, str], Times]:

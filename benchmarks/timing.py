@@ -80,6 +80,12 @@ def medians(steady: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: statistics.median(row[name] for row in steady if name in row) for name in names}
 
 
+def spread(values: Sequence[float], form: str) -> str:
+    """The median of some values, the least and the greatest, each in this format, such as "2.0 (1.0-4.0)"."""
+    median, least, greatest = (format(value, form) for value in (statistics.median(values), min(values), max(values)))
+    return f"{median} ({least}-{greatest})"
+
+
 def figures(folder: pathlib.Path) -> list[dict[str, float]]:
     """The rows of a run, the oldest first, without what wasn't finite."""
     return [{name: value for name, value in row.items() if value is not None} for row in metrics.read(folder)]
@@ -114,12 +120,12 @@ def print_table(turns: Sequence[dict[str, float]], wholes: Mapping[str, str]) ->
     print(f"{'':50s} {'steps/s':>9s} {'':>17s} {'us/step':>9s} {'of limit':>9s}")
     for label in turns[0]:
         rates = [turn[label] for turn in turns]
-        rate, spread = statistics.median(rates), f"({min(rates):,.0f}-{max(rates):,.0f})"
+        rate, extremes = statistics.median(rates), f"({min(rates):,.0f}-{max(rates):,.0f})"
         share = ""
         if label in wholes:
             shares = [turn[label] / turn[wholes[label]] for turn in turns]
             share = f"{statistics.median(shares):9.0%} ({min(shares):.0%}-{max(shares):.0%})"
-        print(f"{label:50s} {rate:9,.0f} {spread:>17s} {1e6 / rate:9,.0f} {share}")
+        print(f"{label:50s} {rate:9,.0f} {extremes:>17s} {1e6 / rate:9,.0f} {share}")
 
 
 def print_profile(row: dict[str, float]) -> None:
