@@ -82,7 +82,7 @@ class Follower:
     def run(self) -> bool:
         """Sends rows until the run has ended; returns whether all are sent."""
         self._sent = self._load()
-        sent = all(self._send_row(row) and self._send_videos() for row in self._unsent()) and self._send_videos()
+        sent = all(self._send_videos() if row is None else self._send_row(row) for row in self._unsent())
         try:
             if self._sink is not None:
                 self._sink.close()
@@ -91,10 +91,13 @@ class Follower:
             return False
         return sent
 
-    def _unsent(self) -> Iterator[dict[str, float]]:
-        """The rows that the tracker has not taken, without the values that aren't finite."""
+    def _unsent(self) -> Iterator[dict[str, float] | None]:
+        """The rows that the tracker has not taken, without values that are not finite; None where `_lines` has it."""
         number = 0
         for line in _lines(self.folder / metrics.FILE, self._ended):
+            if line is None:
+                yield None
+                continue
             with contextlib.suppress(ValueError):  # A kill cut this line short.
                 row = schema.load(schema.ROW, line)
                 number += 1
@@ -194,8 +197,8 @@ def described(folder: pathlib.Path, sent: Sent) -> TrackedRun:
     return TrackedRun(folder, sent.id, group, config, sent.rows)
 
 
-def _lines(file: pathlib.Path, ended: threading.Event) -> Iterator[bytes]:
-    """The whole lines of a file that grows, until the run has ended."""
+def _lines(file: pathlib.Path, ended: threading.Event) -> Iterator[bytes | None]:
+    """The whole lines of a file that grows, until the run has ended; None after the last of those that are there."""
     rest = b""
     with open(file, "rb") as opened:
         while True:
@@ -203,10 +206,11 @@ def _lines(file: pathlib.Path, ended: threading.Event) -> Iterator[bytes]:
             if block := opened.read(files.BLOCK):
                 *lines, rest = (rest + block).split(b"\n")
                 yield from lines
-            elif last:
+                continue
+            yield None
+            if last:
                 return
-            else:
-                ended.wait(POLL_S)
+            ended.wait(POLL_S)
 
 
 def send(folder: pathlib.Path, name: str) -> int:

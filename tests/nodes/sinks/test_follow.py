@@ -200,6 +200,14 @@ def test_without_metrics_the_command_says_so(tmp_path, capsys):
     assert follow.main([]) == 2
 
 
+def test_many_rows_are_sent_without_a_look_for_videos_at_each(tmp_path, monkeypatch):
+    write_rows(tmp_path, *({"i": float(i)} for i in range(50)))
+    looks = []
+    monkeypatch.setattr(follow, "videos_of", lambda folder: looks.append(folder) or {})
+    assert follower(tmp_path, waits=2).run()
+    assert len(taken(tmp_path, "row")) == 50 and len(looks) == 3
+
+
 def test_videos_come_once_and_in_order_to_the_sinks_that_take_them(tmp_path, unsteady):
     write_rows(tmp_path, {"i": 0.0})
     for env_steps in (100, 20):
