@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -17,9 +18,7 @@ class State(NamedTuple):
 
 
 def make(spec: EnvSpec, batch_size: int = 8, length: int = 5, learning_rate: float = 0.1) -> Agent:
-    features = 1
-    for side in spec.observations.shape:
-        features *= side
+    features = math.prod(spec.observations.shape)
     actions = spec.actions.num_values
 
     def logits(params, observation):
