@@ -129,10 +129,19 @@ def _checked(name: str, values: Any, spec: specs.Array, length: int) -> np.ndarr
         raise ValueError(f"{name} is of {values.dtype}; it must be of {spec.dtype}")
     invalid = np.isnan(values) if values.dtype.kind == "f" else np.zeros(shape, bool)
     allowed = "a number"
-    if values.dtype.kind in "iu" and isinstance(spec, specs.BoundedArray):
-        invalid = (values < spec.minimum) | (values > spec.maximum)
-        allowed = f"from {spec.minimum} to {spec.maximum}"
+    if values.dtype.kind in "iu":
+        low, high = _limits(spec)
+        invalid, allowed = (values < low) | (values > high), f"from {low} to {high}"
     if invalid.any():
         step, *_ = place = tuple(np.argwhere(invalid)[0])
         raise ValueError(f"{name} of step {step} is {values[place]}; it must be {allowed}")
     return values.astype(spec.dtype)
+
+
+def _limits(spec: specs.Array) -> tuple[Any, Any]:
+    """The least and the greatest number that a spec allows."""
+    if isinstance(spec, specs.BoundedArray):
+        return spec.minimum, spec.maximum
+    if spec.dtype.kind not in "iu":
+        return -np.inf, np.inf
+    return np.iinfo(spec.dtype).min, np.iinfo(spec.dtype).max

@@ -70,6 +70,15 @@ def test_what_does_not_fit_is_named_with_its_step(changed, message):
         to_steps(episode(**changed), SPEC)
 
 
+def test_integers_that_the_spec_s_type_has_not_are_refused():
+    spec = SPEC._replace(observations=specs.Array((2,), np.int32, "observation"))
+    values = VIEW.astype(np.int64)
+    assert to_steps(episode(observation=values), spec).observation.tolist() == values.tolist()
+    values[1, 0] = 2**31
+    with pytest.raises(ValueError, match="observation of step 1 is 2147483648; it must be from -2147483648 to 21474"):
+        to_steps(episode(observation=values), spec)
+
+
 def test_real_actions_are_clipped_and_leaves_that_nobody_wants_left_out():
     spec = EnvSpec({"a": SPEC.observations}, specs.BoundedArray((), np.float32, -1.0, 1.0, "action"))
     steps = to_steps(episode(observation={"a": VIEW, "b": VIEW}, action=[-2.0, 0.5, 3.0]), spec)
