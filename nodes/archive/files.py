@@ -123,7 +123,7 @@ class ArchiveWriter:
         if self._held:
             self._close_chunk()
         if not self._chunks:
-            raise ValueError(f"{self._folder}: there is no trajectory to archive")
+            raise ValueError("there is no trajectory to archive")
         index = Index(
             environment=describe(self._env),
             columns=self._columns,

@@ -102,7 +102,7 @@ def test_a_folder_is_an_archive_or_is_not_there(tmp_path):
     held = sorted(tmp_path.rglob("*"))
     with pytest.raises(ValueError, match="data is not an empty folder; an archive needs one of its own"):
         write(tmp_path / "data", catch, episodes)
-    with pytest.raises(ValueError, match="there is no trajectory"):
+    with pytest.raises(ValueError, match="^there is no trajectory to archive"):
         write(tmp_path / "empty", catch, [none])
     assert sorted(tmp_path.rglob("*")) == held
 
