@@ -104,7 +104,10 @@ def recording(target: pathlib.Path, rate: float, streamed: bool) -> Iterator[Sho
     kept: list[tuple[np.ndarray, str]] = []
     if target.suffix == ".gif":
         yield lambda frame, caption: kept.append((frame, caption))
-        imageio.imwrite(target, drawn(kept), duration=1000 / rate, loop=0)
+        # A GIF has whole hundredths of a second: those of the frames differ, so that the film is as long as the play.
+        lengths_ms = 10 * np.diff(np.round(100 * np.arange(len(kept) + 1) / rate))
+        one_or_each = lengths_ms.tolist() if len(kept) > 1 else float(lengths_ms.sum())  # Pillow takes no list of one.
+        imageio.imwrite(target, drawn(kept), duration=one_or_each, loop=0)
         return
     with warnings.catch_warnings(), imageio_v2.get_writer(target, fps=rate) as film:
         # JAX warns of the fork that starts ffmpeg; that process only executes ffmpeg, and takes none of JAX's locks.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import types
 
 import numpy as np
+import pytest
 from dm_env import specs
+from PIL import Image, ImageSequence
 
 from boonta.envs.base import BoardView, EnvSpec, TimeStep
 from boonta.programs.reports import film
@@ -70,3 +72,14 @@ def test_observations_become_visible_pictures():
     assert film.picture(np.arange(4, dtype=np.float32)).shape == (168, 672, 3)
     assert film.picture(np.zeros((3, 3, 2), np.float32)).shape == (168, 168, 3)
     assert film.picture(np.eye(10, dtype=np.float32)).max() == 255
+
+
+@pytest.mark.parametrize("rate", [15.0, 30.0, 40.0])
+@pytest.mark.parametrize(("number", "shades"), [(1, 1), (40, 1), (40, 40)])
+def test_a_gif_is_as_long_as_the_play(tmp_path, rate, number, shades):
+    with film.recording(tmp_path / "film.gif", rate, streamed=False) as show:
+        for i in range(number):
+            show(np.full((20, 20, 3), i % shades, np.uint8), "")
+    with Image.open(tmp_path / "film.gif") as found:
+        lengths_ms = [frame.info.get("duration", 0) for frame in ImageSequence.Iterator(found)]
+    assert sum(lengths_ms) == pytest.approx(1000 * number / rate, abs=5.0)
