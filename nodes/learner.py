@@ -28,7 +28,7 @@ from boonta.nodes.snapshots.best import Best
 from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.tables.contract import learned_from, sequence_counts
-from boonta.nodes.tables.freshness import require_every_published
+from boonta.nodes.tables.freshness import bounded, require_every_published
 from boonta.nodes.variables import Publisher
 from boonta.nodes.watch.calls import answered
 from boonta.nodes.watch.reuse import reused
@@ -97,8 +97,7 @@ class Learner(Node):
         super().__init__(name, monitor)
         updates_per_step = agent.update.at_once if updates_per_step is None else updates_per_step
         if publish_every is None:
-            queue = any(table.kind == "queue" for table in agent.tables)
-            publish_every = 1 if queue else PUBLISH_REPLAY_EVERY
+            publish_every = 1 if any(table.kind == "queue" for table in agent.tables) else PUBLISH_REPLAY_EVERY
         if updates_per_step < 1 or publish_every < 1:
             raise ValueError(
                 f"{name}: updates_per_step is {updates_per_step}, publish_every {publish_every}; they must be at least "
@@ -120,8 +119,7 @@ class Learner(Node):
         self.on_close(lambda: self._agreement.leave(self.failed))
         self._agreement.join(self, str(self._folder))
         self._tables = learned_from(self._agent.tables)
-        self._sequences = sequence_counts(self._tables)
-        self._allowed = allowed_lag(self._tables)
+        self._in_turns = self._agreement.shares_tables and bounded(self._tables) is not None
         mesh = make_mesh(self._devices, self._tables[0].batch_size)
         replicated = NamedSharding(mesh, PartitionSpec())
         over_batch = batch_sharding(mesh)
@@ -213,6 +211,8 @@ class Learner(Node):
 
     def _draw(self) -> None:
         """Takes one more batch for the next step."""
+        if self._in_turns:
+            self.settle()  # Until then another learner may not have drawn its part of the last batch.
         self._newest = batch, drawn = self.wait_for(self._dataset.waits_for, self._next, AWAY_S)
         if drawn.stale:
             self.count(stale_sequences=drawn.stale)
@@ -227,7 +227,7 @@ class Learner(Node):
 
     def _log_origin(self, drawn: Drawn, updates: int) -> None:
         """Measures each table's part of a batch: its share, the share wanted, its targets' age in updates."""
-        for i, (table, count) in enumerate(zip(self._tables, self._sequences)):
+        for i, (table, count) in enumerate(zip(self._tables, sequence_counts(self._tables))):
             of_it = drawn.table == i
             self.sample(f"batch_share/{table.name}", float(np.mean(of_it)))
             self.measure({f"batch_share_wanted/{table.name}": count / table.batch_size})
@@ -255,7 +255,7 @@ class Learner(Node):
                     self._dataset.prioritise(one, own(its_priorities))
         for i, log in enumerate(logs):
             of_batch = {} if priorities is None else expanded(priority_metrics(priorities[i]))
-            self.measure(log | self._allowed | of_batch)
+            self.measure(log | allowed_lag(self._tables) | of_batch)
         return reports
 
     def _keep_published(self) -> None:

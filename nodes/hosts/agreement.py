@@ -111,9 +111,11 @@ class Agreement:
 
     Attributes:
       first: whether this host keeps the program's counters.
+      shares_tables: whether the learners draw from the same tables, each a part of every batch.
     """
 
     first = True
+    shares_tables = False
 
     def join(self, learner: Node, folder: str) -> None:
         """Connects to the other learners, unless the program has done so; called before JAX looks for devices.

@@ -27,6 +27,7 @@ from boonta.nodes.watch.calls import in_thread, polled
 OTHERS = "the other learners"  # What a learner waits for, in the monitor's lines.
 PATIENCE_S = 1.0  # Time without data, for a learner that is asked to end, until it makes do with its last batch.
 UPDATE_S = 30.0  # Time after which an update isn't slow, but waits for another learner.
+OWN_COUNTS = ("stale_sequences",)  # Counters of what each learner draws.
 LEAVE_S = 8.0  # Time for the others to be done, too; after it the process ends without them.
 NOTHING = HostReport(0, 0, 0, 0, 0, float("nan"), 0, 0, 0, 0)  # The counters are the one monitor's.
 
@@ -67,6 +68,8 @@ class SeveralLearners(SeveralHosts):
       hosts: all learners, and which one this is.
       monitor: handle of the program's monitor; None runs the learners without.
     """
+
+    shares_tables = True
 
     def __init__(self, hosts: Hosts, monitor: Any = None):
         self._part = Together(hosts)
@@ -183,8 +186,9 @@ class Uncounted:
         self.report_end = monitor.report_end
 
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
-        """A heartbeat without counters and metrics, which the first learner reports for all."""
-        return self._monitor.beat({**report, "counts": {}, "samples": {}, "metrics": {}})
+        """A heartbeat without metrics, and with counters of its own draws only; the first reports the rest for all."""
+        own = {name: count for name, count in report["counts"].items() if name in OWN_COUNTS}
+        return self._monitor.beat({**report, "counts": own, "samples": {}, "metrics": {}})
 
     def request_snapshot(self, number: int) -> None:
         """Does nothing: the first learner has the tables saved."""

@@ -51,16 +51,10 @@ def drawn_by_one(table: Table, learners: int) -> Table:
     """A table as one of several learners draws from it: an equal part of each batch, of all that the table holds.
 
     Raises:
-      ValueError: batch_size doesn't divide; or its data must be fresh, which several learners can't keep.
+      ValueError: batch_size doesn't divide.
     """
     if table.batch_size % learners:
         raise ValueError(
             f"table {table.name!r}: batch_size is {table.batch_size}; it must divide over {learners} learners"
-        )
-    if table.max_staleness is not None and learners > 1:
-        raise ValueError(
-            f"table {table.name!r}: max_staleness is {table.max_staleness}, which needs a single learner: of "
-            f"{learners}, one would draw for its next update what another needs for this one. Use --learners 1, or "
-            "several hosts with --launch sebulba or anakin"
         )
     return dataclasses.replace(table, batch_size=table.batch_size // learners)

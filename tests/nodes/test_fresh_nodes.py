@@ -13,6 +13,7 @@ from boonta.agents.base import Slots
 from boonta.envs.catch import Catch
 from boonta.nodes.acting.base import Remote
 from boonta.nodes.actor import Actor
+from boonta.nodes.hosts.agreement import SingleHost
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.learner import Learner
 from boonta.nodes.tables import freshness
@@ -21,6 +22,7 @@ from boonta.nodes.variables import VariableServer
 from boonta.programs.wiring.interpreters.sebulba import build
 from boonta.programs.wiring.launch import Program, Run, group
 from boonta.tests.helpers import tiny
+from boonta.tests.helpers.batches import Batches, BatchStore
 
 pytestmark = pytest.mark.once
 
@@ -120,3 +122,27 @@ def test_what_cannot_keep_it_is_refused_before_anything_starts(tmp_path):
     late = Program("tiny", Run(workdir="unused", placement=Placement(lag=1)), bounded(), ENV, groups)
     with pytest.raises(ValueError, match="placement.lag is 1, with 8 environments .*: data is 1 updates old"):
         build(late)
+
+
+def test_one_of_several_learners_draws_only_once_its_update_is_done(tmp_path):
+    class OfSeveral(SingleHost):
+        shares_tables = True
+
+    class Slow(VariableServer):
+        def put(self, *params):
+            time.sleep(0.05)  # So an update would not be done when the next batch is drawn.
+            return super().put(*params)
+
+    class Watching(Batches):
+        def next(self, timeout_s):
+            assert learner._finished.done()
+            return super().next(timeout_s)
+
+    settings = {"folder": str(tmp_path), "devices": 1, "agreement": OfSeveral()}
+    agent = tiny.make(Catch().spec)
+    agent = agent._replace(tables=(dataclasses.replace(agent.tables[0], period=5, max_staleness=0),))
+    learner = Learner("learner", agent, Catch().spec, BatchStore(Watching), Slow("variables"), **settings)
+    learner.start()
+    for _ in range(3):
+        learner.step()
+    learner.settle()

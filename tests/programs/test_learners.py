@@ -60,6 +60,18 @@ def test_one_that_is_killed_takes_the_other_along_and_both_go_on_from_the_newest
 
 
 @pytest.mark.slow
+def test_ppo_learns_from_data_of_the_params_that_it_updates(tmp_path):
+    small = ("--config.torso.widths", "8", "--config.unroll-length", "4", "--config.batch-size", "8", "--actors", "2")
+    with Running(tmp_path, "programs/ppo.py", "catch", "--learners", "2", "--stop.updates", "400", *small) as run:
+        run.finish(0)
+    rows = metrics.read(run.workdir)
+    before_the_end = [row for row in rows if 0 < row.get("updates", 0) < 400 and "policy_lag_max" in row]
+    assert before_the_end and {row["policy_lag_max"] for row in before_the_end} == {0.0}
+    assert all(abs(row["rho"] - 1) < 1e-6 for row in before_the_end)
+    assert not any(row.get("stale_sequences") for row in before_the_end)
+
+
+@pytest.mark.slow
 def test_without_restarts_the_one_that_was_killed_is_named(tmp_path):
     with Running(tmp_path, *TINY, "--restarts.number", "0") as run:
         run.wait_until_it_works()

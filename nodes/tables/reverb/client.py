@@ -69,18 +69,19 @@ class Client:
         chunks = library.pybind.AutoTunedChunkerOptions(num_keep_alive_refs, 1.0)
         return library.TrajectoryWriter(self._client.NewTrajectoryWriter(chunks, get_signature_timeout_ms))
 
-    def sampler(self, table: str, in_flight: int) -> Sampler:
-        """An endless stream of a table's samples.
+    def sampler(self, table: str, in_flight: int, number: int = UNLIMITED) -> Sampler:
+        """A stream of a table's samples.
 
         Args:
           table: the table's name.
           in_flight: samples that are fetched ahead.
+          number: samples that it draws and no more; by default it is endless.
         """
-        return Sampler(self._client.NewSampler(table, UNLIMITED, in_flight))
+        return Sampler(self._client.NewSampler(table, number, in_flight))
 
     def sample(self, table: str, number: int) -> list[Sample]:
         """Draws `number` samples, and waits for them."""
-        with contextlib.closing(Sampler(self._client.NewSampler(table, number, 1))) as sampler:
+        with contextlib.closing(self.sampler(table, 1, number)) as sampler:
             return [sampler.next() for _ in range(number)]
 
     def mutate_priorities(self, table: str, updates: Mapping[int, float]) -> None:

@@ -33,6 +33,7 @@ class ReverbDataset:
       signature: one raw step in the agent's own classes, as `nodes.acting.local.step_shapes` gives it.
       updates: updates before the one that gets the first batch.
       patience_s, start_patience_s: as for `MixedDataset`.
+      ahead: whether a batch is drawn before it is asked for.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class ReverbDataset:
         updates: int = 0,
         patience_s: float = PATIENCE_S,
         start_patience_s: float = START_PATIENCE_S,
+        ahead: bool = True,
     ):
         self._clients = clients
         self._tables, self._counts = tables, contract.sequence_counts(tables)
@@ -53,14 +55,15 @@ class ReverbDataset:
         self._bounded = tables[0].max_staleness is not None  # Then it is the only one.
         piece = 1 if self._bounded else math.gcd(*self._counts, tables[0].batch_size // len(clients))
         self._streams = [
-            open_stream(clients, table, signature, piece, max(1, count // 4), updates)
+            open_stream(clients, table, signature, piece, None if self._bounded else max(1, count // 4), updates)
             for table, count in zip(tables, self._counts)
         ]
         self._mixed = MixedDataset(tables, self._streams, sharding, patience_s, start_patience_s)
         self._error: BaseException | None = None
         self._batches: queue.Queue[tuple[Batch, Drawn]] = queue.Queue()
         # It is taken before drawing, so that a single batch ages in hand: each further one would be policy lag.
-        self._space = threading.Semaphore(1)
+        self._space = threading.Semaphore(1 if ahead else 0)
+        self._ahead, self._awaited = ahead, False  # Whether a batch was asked for that hasn't come.
         threading.Thread(target=self._fill, daemon=True).start()
 
     @property
@@ -75,11 +78,16 @@ class ReverbDataset:
         """
         if self._error is not None:
             raise self._error
+        if not self._ahead and not self._awaited:
+            self._space.release()
+        self._awaited = True
         try:
             batch, drawn = self._batches.get(timeout=timeout_s)
         except queue.Empty:
             return None
-        self._space.release()
+        self._awaited = False
+        if self._ahead:
+            self._space.release()
         for i in range(len(self._tables)):
             self._taken[i] += int(np.sum(drawn.table == i))
         return batch, drawn

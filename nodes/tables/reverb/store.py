@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from boonta.agents.base import Batch, Steps, Table
 from boonta.nodes.tables.base import Dataset, Stream, WaitFor, Writer
 from boonta.nodes.tables.division import drawn_by_one
+from boonta.nodes.tables.freshness import bounded
 from boonta.nodes.tables.reverb.client import Client
 
 
@@ -67,7 +68,9 @@ class ReverbStore:
         from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
         own = [drawn_by_one(table, self._learners) for table in tables]
-        return ReverbDataset(self.clients, own, sharding, self._require_signature(), updates)
+        # What one of several learners drew too early for its next update, another would lack for this one.
+        ahead = self._learners == 1 or bounded(own) is None
+        return ReverbDataset(self.clients, own, sharding, self._require_signature(), updates, ahead=ahead)
 
     def open_stream(self, table: Table, size: int, in_flight: int) -> Stream:
         """A table's sequences; see `nodes.tables.base.ReplayStore`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from boonta.nodes.tables.base import Piece
 from boonta.nodes.tables.division import SERVERS, divided
 from boonta.nodes.tables.freshness import fresh
 from boonta.nodes.tables.priorities import make_priorities
-from boonta.nodes.tables.reverb.client import Client, Sampler
+from boonta.nodes.tables.reverb.client import Client, Sample, Sampler
 from boonta.nodes.tables.reverb.sharded import Shard, ShardedStream
 from boonta.nodes.tables.reverb.signature import unpack_columns
 
@@ -23,7 +24,12 @@ CONNECT_DEADLINE_S = 120
 
 
 def open_stream(
-    clients: Sequence[Client], table: Table, signature: Steps, size: int, in_flight: int, updates: int = 0
+    clients: Sequence[Client],
+    table: Table,
+    signature: Steps,
+    size: int,
+    in_flight: int | None,
+    updates: int = 0,
 ) -> Stream | ShardedStream:
     """A table's sequences, from its one replay server, or from several that have equal parts of it.
 
@@ -34,6 +40,7 @@ def open_stream(
     """
     if len(clients) == 1:
         return Stream(clients[0], table, signature, size, in_flight, updates)
+    assert in_flight is not None  # Of several servers none has a table whose sequences others must not draw.
     part, in_flight = divided(table, len(clients), SERVERS), max(1, in_flight // len(clients))
 
     def shard(client: Client) -> Shard:
@@ -56,7 +63,8 @@ class Stream:
       table: the table to draw from.
       signature: one raw step in the agent's own classes.
       size: S, the number of sequences in every piece, of which all that are asked for must be a multiple.
-      in_flight: number of sequences that Reverb fetches ahead, and so draws before their time.
+      in_flight: number of sequences that Reverb fetches ahead, and so draws before their time; None draws those that
+        were asked for and no others.
       updates: updates before the one that gets the first batch.
       arrived: called whenever there is another piece, or reading has failed.
 
@@ -70,7 +78,7 @@ class Stream:
         table: Table,
         signature: Steps,
         size: int,
-        in_flight: int,
+        in_flight: int | None,
         updates: int = 0,
         arrived: Callable[[], None] = lambda: None,
     ):
@@ -84,16 +92,18 @@ class Stream:
         self._fresh = 0  # Sequences that were not left out.
         self.stale = 0
         self._asked = threading.Semaphore(0)
-        self._pending = 0  # Number of sequences that were asked for and not taken.
+        self._ordered = 0  # Number of sequences that were asked for so far,
+        self._taken = 0  # and of those that were taken.
         self._priorities = make_priorities(table)
         self._pieces: queue.Queue[Piece | BaseException] = queue.Queue()
         self._sampler: Sampler | None = None
+        self._left = 0.0  # Sequences that the sampler still gives.
         self._closed = threading.Event()
         threading.Thread(target=self._draw, daemon=True).start()
 
     def ask(self, sequences: int) -> None:
-        while self._pending < sequences:
-            self._pending += self._size
+        while self._ordered - self._taken < sequences:
+            self._ordered += self._size
             self._asked.release()
 
     def take(self, most: int, timeout_s: float | None) -> Piece | None:
@@ -109,7 +119,7 @@ class Stream:
         if isinstance(piece, BaseException):
             self._pieces.put(piece)  # The next call must raise it again.
             raise RuntimeError(f"reading table {self._table.name!r} failed") from piece
-        self._pending -= self._size
+        self._taken += self._size
         return piece
 
     def ready(self, sequences: int) -> bool:
@@ -130,10 +140,8 @@ class Stream:
     def _draw(self) -> None:
         try:
             self._client.server_info(CONNECT_DEADLINE_S)
-            self._sampler = self._client.sampler(self._table.name, self._in_flight)
             while self._asked.acquire() and not self._closed.is_set():
-                self._put(self._next(self._sampler))
-            self._sampler.close()  # There may have been none when `close` was called.
+                self._put(self._next())
             raise EOFError("it has been closed")
         except BaseException as error:  # It is handed to whoever takes the next piece.
             self._put(error)
@@ -142,20 +150,40 @@ class Stream:
         self._pieces.put(piece)
         self._arrived()
 
-    def _next(self, sampler: Sampler) -> Piece:
+    def _next(self) -> Piece:
         """The next piece that is not too old."""
         stale = self.stale
         updates = self._updates + self._fresh // self._table.batch_size
-        while not fresh(self._table, (piece := self._piece(sampler)).steps.version, updates).all():
+        while not fresh(self._table, (piece := self._piece()).steps.version, updates).all():
             self.stale += self._size
         self._fresh += self._size
         return piece._replace(stale=self.stale - stale)
 
-    def _piece(self, sampler: Sampler) -> Piece:
+    def _piece(self) -> Piece:
         """Draws S sequences."""
-        samples = [sampler.next() for _ in range(self._size)]
+        samples = [self._sample() for _ in range(self._size)]
         keys, probability, table_size = (np.stack(column) for column in list(zip(*samples))[:3])
         relative = probability * table_size if self._table.kind == "replay" else np.ones_like(probability)
         columns = [np.stack(column, axis=1) for column in zip(*(sample.columns for sample in samples))]
         steps = unpack_columns(self._signature, columns)
         return Piece(steps, relative.astype(np.float32), keys)
+
+    def _sample(self) -> Sample:
+        """Draws a sequence."""
+        if self._sampler is None or not self._left:
+            self._sampler = self._open_sampler()
+        self._left -= 1
+        return self._sampler.next()
+
+    def _open_sampler(self) -> Sampler:
+        """A sampler for all sequences, or for those that were asked for and haven't come."""
+        if self._sampler is not None:
+            self._sampler.close()
+        missing = self._ordered - self._fresh
+        exact = self._in_flight is None
+        self._left = missing if exact else math.inf
+        name = self._table.name
+        sampler = self._client.sampler(name, missing, missing) if exact else self._client.sampler(name, self._in_flight)
+        if self._closed.is_set():  # Then `close` has closed the one before.
+            sampler.close()
+        return sampler

@@ -44,7 +44,3 @@ def test_one_of_several_learners_draws_a_part_of_each_batch_of_the_whole_table()
     assert drawn_by_one(TABLE, 4) == dataclasses.replace(TABLE, batch_size=3)
     with pytest.raises(ValueError, match="table 't': batch_size is 12; it must divide over 5 learners"):
         drawn_by_one(TABLE, 5)
-    fresh = Table("t", "queue", 6, 6, batch_size=4, size=8, max_staleness=0)
-    assert drawn_by_one(fresh, 1) == fresh
-    with pytest.raises(ValueError, match="max_staleness is 0, which needs a single learner: of 2, one would"):
-        drawn_by_one(fresh, 2)

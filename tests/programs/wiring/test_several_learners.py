@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boonta.agents import dqn, muzero, ppo
+from boonta.agents import dqn, muzero
 from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
 from boonta.nodes.learner import Learner
@@ -71,11 +71,6 @@ def test_a_program_that_names_its_learners_decides_itself_and_one_learner_meets_
             [group(Learner), group(Learner, label="second"), group(Actor)],
             {},
             r"groups \['learner', 'second'\] are learners; only a program with one such group can have 2 of them",
-        ),
-        (
-            [group(Learner), group(Actor)],
-            {"make": ppo.make, "config": ppo.CATCH},
-            "max_staleness is 0, which needs a single learner: of 2, one would draw for its next update what another",
         ),
     ],
 )
