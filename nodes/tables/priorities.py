@@ -54,7 +54,7 @@ class Ranks:
 
     def __init__(self, size: int):
         self._size = size
-        self._bins: collections.OrderedDict[int, int] = collections.OrderedDict()  # Bins by key, in the order of the first draws.
+        self._bins: collections.OrderedDict[int, int] = collections.OrderedDict()  # By key, those drawn first first.
         self._counts = np.zeros(BINS, np.int64)
 
     def __call__(self, keys: np.ndarray, errors: np.ndarray) -> np.ndarray:

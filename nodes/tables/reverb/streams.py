@@ -97,7 +97,7 @@ class Stream:
         self._priorities = make_priorities(table)
         self._pieces: queue.Queue[Piece | BaseException] = queue.Queue()
         self._sampler: Sampler | None = None
-        self._left = 0.0  # Sequences that the sampler still gives.
+        self._left: float = 0  # Sequences that the sampler still gives.
         self._closed = threading.Event()
         threading.Thread(target=self._draw, daemon=True).start()
 
@@ -179,11 +179,12 @@ class Stream:
         """A sampler for all sequences, or for those that were asked for and haven't come."""
         if self._sampler is not None:
             self._sampler.close()
-        missing = self._ordered - self._fresh
-        exact = self._in_flight is None
-        self._left = missing if exact else math.inf
-        name = self._table.name
-        sampler = self._client.sampler(name, missing, missing) if exact else self._client.sampler(name, self._in_flight)
+        if self._in_flight is None:
+            missing = self._left = self._ordered - self._fresh
+            sampler = self._client.sampler(self._table.name, missing, missing)
+        else:
+            self._left = math.inf
+            sampler = self._client.sampler(self._table.name, self._in_flight)
         if self._closed.is_set():  # Then `close` has closed the one before.
             sampler.close()
         return sampler
