@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from boonta.deploy import slurm
+from boonta.deploy import slurm, slurm_script
 from boonta.programs.experiments import plan
 from boonta.programs.wiring.run import BadInput
 
@@ -112,7 +112,7 @@ def test_tasks_are_dealt_to_the_machines_and_each_knows_where_all_are(cluster):
 def test_an_actor_that_dies_alone_starts_again_until_the_program_ends(
     cluster, monkeypatch, label, code, program, lives
 ):
-    monkeypatch.setattr(slurm, "AGAIN_S", 0)
+    monkeypatch.setattr(slurm_script, "AGAIN_S", 0)
     if program == "never":
         monkeypatch.setattr(slurm.core, "REACH_S", 1.0)
     (cluster.folder / f"dies-{label}").write_text(f"{code} {program}\n")
