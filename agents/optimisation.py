@@ -164,7 +164,7 @@ def make_update(
 
     def descend(state: LearnerState, key: jax.Array, batch: Any) -> tuple[LearnerState, Outcome]:
         """Takes one step of descent; returns the loss's outcome with more metrics."""
-        grad = jax.value_and_grad(loss, has_aux=True)
+        grad = jax.value_and_grad(_checked(loss), has_aux=True)
         context = Context(state.target_params, key, state.updates, state.statistics)
         (value, outcome), gradient = grad(state.params, context, batch)
         params, opt_state, metrics = descent.step(gradient, state.opt_state, state.params, state.updates)
@@ -194,6 +194,19 @@ def make_update(
         return state, outcome.priorities, outcome.metrics
 
     return Update(init=init, step=step, params=lambda state: published(state.params, state.statistics))
+
+
+def _checked(loss: Loss) -> Loss:
+    """The loss, whose result is refused if it isn't a loss and an `Outcome`."""
+
+    def checked(params: Nest, context: Context, batch: Any) -> tuple[jax.Array, Outcome]:
+        out = loss(params, context, batch)
+        if isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], Outcome):
+            return out
+        kinds = [type(part).__name__ for part in out] if isinstance(out, tuple) else type(out).__name__
+        raise ValueError(f"the loss returns {kinds}; it must return a scalar and an Outcome of agents.optimisation")
+
+    return checked
 
 
 def _size(whole: Any) -> int:

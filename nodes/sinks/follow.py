@@ -193,7 +193,7 @@ def described(folder: pathlib.Path, sent: Sent) -> TrackedRun:
     config: dict[str, Any] = {}
     with contextlib.suppress(OSError, ValueError):  # Rows are sent even if config.json is damaged.
         config = schema.parse(schema.read(folder / schema.CONFIG))
-    group = folder.parent.name if (folder.parent / "sweep.json").exists() else str(config.get("program", ""))
+    group = folder.parent.name if (folder.parent / schema.SWEEP).exists() else str(config.get("program", ""))
     return TrackedRun(folder, sent.id, group, config, sent.rows)
 
 

@@ -17,6 +17,7 @@ import pydantic
 from boonta.nodes.snapshots import files
 
 CONFIG = "config.json"  # The file in a run's folder that has its settings.
+SWEEP = "sweep.json"  # The file in a sweep's folder that has its plan.
 LARGEST = 1 << 26  # Limit of the bytes of a file that is read whole; a manifest has about a hundred for each file.
 SHOWN = 3  # Limit of the faults in a message.
 LONGEST_VALUE = 60  # Limit of the letters of a value in a message.

@@ -21,7 +21,7 @@ from boonta.programs.wiring.run_folder import naming
 from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.programs.wiring.run_folder.provenance import from_root
 
-FILE = "sweep.json"
+FILE = schema.SWEEP
 FUSED = str(pathlib.Path(__file__).parent / "together" / "fused.py")  # The program of a population.
 SHOWN = 5  # Limit of the errors in a message.
 RUN_FLAGS = {values.normal(field.name) for field in dataclasses.fields(Run)}

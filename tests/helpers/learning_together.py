@@ -18,6 +18,7 @@ from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.hosts.coordination import Hosts, place
 from boonta.nodes.hosts.learners import SeveralLearners
 from boonta.nodes.learner import Learner
+from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.variables import VariableServer
 from boonta.tests.helpers.batches import BatchStore
@@ -36,7 +37,7 @@ def batch_of(agent: Agent, seed: int) -> Batch:
 
     steps: Steps = jax.tree.map(random, shapes)
     steps = steps._replace(step_type=np.ones_like(steps.step_type), version=np.zeros_like(steps.version))
-    return Batch(steps, np.ones(table.batch_size, np.float32))
+    return Batch(contract.with_one_core(table, steps), np.ones(table.batch_size, np.float32))
 
 
 class Parts:

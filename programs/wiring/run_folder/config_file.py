@@ -103,6 +103,8 @@ def read_config(folder: pathlib.Path, file: str = schema.CONFIG) -> Config:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and has_snapshots(folder):
             raise BadInput(f"{folder} has no {file}; each of its checkpoints has a copy") from error
+        if (folder / schema.SWEEP).exists():
+            raise BadInput(f"{folder} is a sweep's: name one of the runs' folders in it, or compare all") from error
         raise BadInput(f"{folder} holds no run: {file} can't be read: {error.strerror}") from error
     except ValueError as error:
         hint = "mend it (each of its checkpoints has a copy), or choose another --workdir"

@@ -43,9 +43,7 @@ def learn(folder: pathlib.Path, agent: str, updates: int, learners: int, devices
     return [[leaves[name] for name in leaves.files] for leaves in found]
 
 
-@pytest.mark.parametrize(
-    "agent", ["dqn", *(pytest.param(each, marks=pytest.mark.slow) for each in ("impala", "muzero"))]
-)
+@pytest.mark.parametrize("agent", ["dqn", "impala", pytest.param("muzero", marks=pytest.mark.slow)])
 def test_two_learners_make_the_updates_of_one_with_the_devices_of_both(tmp_path, agent):
     (first, second), (one,) = learn(tmp_path, agent, 4, 2, 1), learn(tmp_path, agent, 4, 1, 2)
     for mine, others, whole in zip(first, second, one, strict=True):

@@ -94,3 +94,14 @@ def test_a_loss_must_not_name_a_metric_as_the_update_does(name):
     update = make_update(lambda key: jnp.ones(2), loss, Optimiser("adam", 0.1))
     with pytest.raises(ValueError, match=f"the loss's metric '{name}' must have another name: the update adds"):
         update.step(update.init(jax.random.PRNGKey(0)), jnp.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("returned", "named"), [(lambda value: value, "LinearizeTracer|JVPTracer"), (lambda value: (value, {}), "dict")]
+)
+def test_a_loss_must_return_its_value_and_an_outcome(returned, named):
+    update = make_update(
+        lambda key: jnp.ones(2), lambda params, context, batch: returned(jnp.sum(params)), Optimiser("adam", 0.1)
+    )
+    with pytest.raises(ValueError, match=f"the loss returns .*({named}).*; it must return a scalar and an Outcome"):
+        update.step(update.init(jax.random.PRNGKey(0)), jnp.ones(2))

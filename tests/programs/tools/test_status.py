@@ -116,6 +116,9 @@ def test_a_snapshot_whose_tables_are_missing_is_not_gone_on_from(folder, capsys)
 def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(BadInput, match=f"{tmp_path} holds no run: config.json can't be read: No such file"):
         status(tmp_path)
+    (tmp_path / "sweep.json").touch()
+    with pytest.raises(BadInput, match=f"{tmp_path} is a sweep's: name one of the runs' folders in it"):
+        status(tmp_path)
 
 
 def test_a_run_without_its_config_is_told_where_copies_are(folder):
