@@ -55,7 +55,7 @@ class ReverbDataset:
         self._bounded = tables[0].max_staleness is not None  # Then it is the only one.
         piece = 1 if self._bounded else math.gcd(*self._counts, tables[0].batch_size // len(clients))
         self._streams = [
-            open_stream(clients, table, signature, piece, None if self._bounded else max(1, count // 4), updates)
+            open_stream(clients, table, signature, piece, max(1, count // 4) if ahead else None, updates)
             for table, count in zip(tables, self._counts)
         ]
         self._mixed = MixedDataset(tables, self._streams, sharding, patience_s, start_patience_s)

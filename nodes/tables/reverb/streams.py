@@ -170,21 +170,21 @@ class Stream:
 
     def _sample(self) -> Sample:
         """Draws a sequence."""
-        if self._sampler is None or not self._left:
-            self._sampler = self._open_sampler()
+        if not self._left:
+            self._open_sampler()
+        assert self._sampler is not None
         self._left -= 1
         return self._sampler.next()
 
-    def _open_sampler(self) -> Sampler:
-        """A sampler for all sequences, or for those that were asked for and haven't come."""
+    def _open_sampler(self) -> None:
+        """Opens a sampler for all sequences, or for those that were asked for and haven't come."""
         if self._sampler is not None:
             self._sampler.close()
         if self._in_flight is None:
             missing = self._left = self._ordered - self._fresh
-            sampler = self._client.sampler(self._table.name, missing, missing)
+            self._sampler = self._client.sampler(self._table.name, missing, missing)
         else:
             self._left = math.inf
-            sampler = self._client.sampler(self._table.name, self._in_flight)
-        if self._closed.is_set():  # Then `close` has closed the one before.
-            sampler.close()
-        return sampler
+            self._sampler = self._client.sampler(self._table.name, self._in_flight)
+        if self._closed.is_set():  # `close` may have looked for one before this one was there.
+            self._sampler.close()
