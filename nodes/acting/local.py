@@ -240,9 +240,8 @@ class _Shapes(NamedTuple):
     steps: Steps
 
 
-_shapes: _Shapes | None = (
-    None  # Those asked for last: a learner and its tables ask for the same, and a trace takes long.
-)
+# Those that were asked for last: a learner and its tables ask for the same, and a trace takes long.
+_shapes: _Shapes | None = None
 
 
 def step_shapes(agent: Agent, spec: EnvSpec) -> Steps:
@@ -255,6 +254,8 @@ def step_shapes(agent: Agent, spec: EnvSpec) -> Steps:
 
 
 def _traced_shapes(agent: Agent, spec: EnvSpec) -> Steps:
+    """See `step_shapes`."""
+
     def step(params: Nest) -> Steps:
         observation = jax.tree.map(lambda leaf: jnp.zeros((1, *leaf.shape), leaf.dtype), spec.observations)
         zero = jnp.zeros(1, jnp.float32)
