@@ -225,7 +225,7 @@ def main(arguments: list[str]) -> int:
     except (BadInput, ValueError) as error:
         faults.tell(error)
         return 2
-    print(made_by(COMMAND, arguments))
+    print(made_by(COMMAND, arguments, asked.program))
     yaml.safe_dump_all(manifests, sys.stdout, sort_keys=False)
     return 0
 

@@ -13,7 +13,7 @@ from boonta.programs.wiring.command_line.arguments import function_of, parse
 from boonta.programs.wiring.interpreters.local import group_environment
 from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.run import UNITS, BadInput, Run
-from boonta.programs.wiring.run_folder import provenance
+from boonta.programs.wiring.run_folder.provenance import source_here
 
 
 class Built(NamedTuple):
@@ -121,14 +121,13 @@ def host_flags(first: str, port: int | str, number: int, index: int | str) -> li
     return [word for name, value in flags.items() for word in (f"--hosts.{name}", str(value))] if number > 1 else []
 
 
-def made_by(command: str, arguments: Sequence[str]) -> str:
+def made_by(command: str, arguments: Sequence[str], file: pathlib.Path) -> str:
     """A comment for a deployment's file: the command that made it, and the source that did.
 
     Args:
       command: the module that was run, such as "boonta.deploy.slurm".
       arguments: its words.
+      file: the file of the program or sweep among them.
     """
-    commit, dirty = provenance.revision(provenance.ROOT / "__init__.py")
-    source = f"boonta {provenance.version_of_boonta()}" + (f", commit {commit[:8]}" if commit else "")
     words = " ".join(shlex.join(["python", "-m", command, *arguments]).split("\n"))  # It must stay one line.
-    return f"# Made by `{words}` of {source}{' with changes' if dirty else ''}"
+    return f"# Made by `{words}` of {source_here(file)}"

@@ -92,12 +92,7 @@ def render(job: Job, flags: Sequence[str]) -> str:
     if is_sweep(job.program):
         return _render_array(job, *planned_here(job.program, flags))
     turn = _turn(job, job.program, flags)
-    return "\n".join(
-        [
-            *_header(_placed(job, turn), turn.name),
-            slurm_script.body(job.root, job.max_restarts, turn.command, turn.setting),
-        ]
-    )
+    return _script(job, turn, turn.name, turn.setting)
 
 
 class _Turn(NamedTuple):
@@ -155,8 +150,7 @@ def _render_array(job: Job, sweep: Planned, left: Sequence[int]) -> str:
     cases = [f"{i}) {turn.setting} ;;" for i, turn in turns.items()]
     setting = "\n".join(["case $SLURM_ARRAY_TASK_ID in", *cases, "*) exit 2 ;;", "esac"])
     array = f"{','.join(map(str, left))}%{sweep.spec.slots.at_once}"
-    header = _header(_placed(job, first), job.program.stem, array)
-    return "\n".join([*header, slurm_script.body(job.root, job.max_restarts, first.command, setting)])
+    return _script(job, first, job.program.stem, setting, array)
 
 
 def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
@@ -187,6 +181,12 @@ def _unit_command(job: Job) -> str:
     return " ".join(['exec ./run python "$0" "$@"', *(f'"{word}"' for word in places)])
 
 
+def _script(job: Job, turn: _Turn, name: str, setting: str, array: str = "") -> str:
+    """The script of one run, or of an array of those like `turn`."""
+    header = _header(_placed(job, turn), name, array)
+    return "\n".join([*header, slurm_script.body(job.root, job.max_restarts, turn.command, setting)])
+
+
 def _header(job: Job, name: str, array: str = "") -> list[str]:
     options = {
         "job-name": name,
@@ -208,12 +208,13 @@ def main(arguments: list[str]) -> int:
     """Runs the command line; the exit code is 0, or 2 for bad input."""
     own, flags = split_flags(arguments)
     try:
-        script = render(tyro.cli(Job, prog=f"python -m {COMMAND}", args=own), flags)
+        job = tyro.cli(Job, prog=f"python -m {COMMAND}", args=own)
+        script = render(job, flags)
     except (BadInput, ValueError) as error:
         faults.tell(error)
         return 2
     shebang, rest = script.split("\n", 1)
-    print(shebang, made_by(COMMAND, arguments), rest, sep="\n")
+    print(shebang, made_by(COMMAND, arguments, job.program), rest, sep="\n")
     return 0
 
 

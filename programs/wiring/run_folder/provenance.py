@@ -161,15 +161,15 @@ def _source_of_module(name: str) -> Source | None:
 
 
 def differs_from(before: Provenance, file: pathlib.Path) -> str:
-    """How the source here differs from that of a run; empty if it doesn't.
-
-    Args:
-      before: the run's.
-      file: the program's file, here.
-    """
-    here = _described(version_of_boonta(), Source(*revision(ROOT / "__init__.py"), source_digest()), source_of(file))
+    """How the source here, with the program's file, differs from that of a run; empty if it doesn't."""
+    here = source_here(file)
     there = _described(before.versions.get("boonta", "unknown"), before.boonta, before.program)
     return "" if here == there else f"the run was started from {there}; here is {here}"
+
+
+def source_here(file: pathlib.Path) -> str:
+    """A description of the source here: this package's, and that of a program's or a sweep's file."""
+    return _described(version_of_boonta(), Source(*revision(ROOT / "__init__.py"), source_digest()), source_of(file))
 
 
 def _described(version: str, boonta: Source, program: Source) -> str:
