@@ -8,7 +8,8 @@
 The agent is IMPALA with an MLP of two layers, T = 16 and one update per rollout, or MuZero with the settings of
 `programs/muzero.py --launch anakin`, which searches once for each env step. The division of time is measured by leaving
 parts out: rollouts with random actions need only the environments; then come rollouts with the policy, and the whole.
-The benchmark also prints the compile time of each program: the start, the rounds, a copy to save, an evaluation.
+The benchmark also prints how busy an NVIDIA GPU is (the rest of the time it waits, for example for the host to launch
+kernels), and the compile time of each program: the start, the rounds, a copy to save, an evaluation.
 `benchmarks/peers/purejaxrl.py` and `stoix.sh` measure peers. On CPU several devices are simulated, and share its cores.
 """
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,7 @@ import tyro
 from boonta.agents import impala, muzero
 from boonta.agents.base import Agent, Policy
 from boonta.agents.config import replaced
+from boonta.benchmarks import timing
 from boonta.envs.jax.base import JaxEnv
 from boonta.envs.jax.catch import Catch
 from boonta.envs.jax.grid_world import GridWorld
@@ -80,20 +82,17 @@ def main(options: Options) -> None:
     """Measures and prints the table."""
     print(f"{jax.device_count()} {jax.devices()[0].device_kind}, jax {jax.__version__}")
     names = f"{'num_envs':>8s} {'devices':>7s} {'env steps/s':>12s} {'env':>6s} {'policy':>7s} {'update':>7s}"
-    print(f"{'':12s} {names} {'simulations/s':>14s}  compile")
+    print(f"{'':12s} {names} {'simulations/s':>14s} {'GPU busy':>9s}  compile")
     for env_name, num_envs, devices in itertools.product(options.envs, options.num_envs, options.devices):
         env = ENVS[env_name]
         agent, simulations = make(options, env_name, num_envs)
-        cost, compiling = dict[str, float](), dict[str, float]()
-        for part in PARTS:
-            rate, compiling = measure(without(part, agent, env), env, num_envs, devices, options.seconds)
-            cost[part] = 1 / rate  # Seconds per env step.
-        env_s, act_s, all_s = (cost[part] for part in PARTS)
+        of = [measure(without(part, agent, env), env, num_envs, devices, options.seconds) for part in PARTS]
+        env_s, act_s, all_s = (1 / part.rate for part in of)  # Seconds per env step.
         shares = (env_s / all_s, max(0.0, act_s - env_s) / all_s, max(0.0, all_s - act_s) / all_s)
-        shown = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in compiling.items())
+        shown = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in of[-1].compile_s.items())
         print(
             f"{env_name:12s} {num_envs:8,d} {devices:7d} {1 / all_s:12,.0f} {shares[0]:6.0%} {shares[1]:7.0%} "
-            f"{shares[2]:7.0%} {simulations / all_s:14,.0f}  {shown}",
+            f"{shares[2]:7.0%} {simulations / all_s:14,.0f} {timing.share(of[-1].busy):>9s}  {shown}",
             flush=True,
         )
 
@@ -124,8 +123,22 @@ def without(part: str, agent: Agent, env: JaxEnv) -> Agent:
     return agent._replace(update=update, policy=Policy(lambda slots: (), step))
 
 
-def measure(agent: Agent, env: JaxEnv, num_envs: int, devices: int, seconds: float) -> tuple[float, dict[str, float]]:
-    """Returns the env steps per second, and the compile time in seconds by program."""
+class Measured(NamedTuple):
+    """A fused program as it was measured.
+
+    Attributes:
+      rate: env steps per second.
+      compile_s: the compile time by program.
+      busy: samples of how busy the GPUs are; none without one.
+    """
+
+    rate: float
+    compile_s: dict[str, float]
+    busy: list[float]
+
+
+def measure(agent: Agent, env: JaxEnv, num_envs: int, devices: int, seconds: float) -> Measured:
+    """Compiles a fused program and runs it for about so many seconds, after a warm-up."""
     fused = one_learner(Setup("benchmark", agent, env, num_envs, devices))
     learner = jax.jit(fused.begin, out_shardings=fused.place_learner)()
     program = Compiled(fused, shapes_of(fused, learner))
@@ -135,8 +148,9 @@ def measure(agent: Agent, env: JaxEnv, num_envs: int, devices: int, seconds: flo
         number *= 2
         state, elapsed = timed(program, state, number)
     number = max(1, round(number * seconds / elapsed))
-    state, elapsed = timed(program, state, number)
-    return fused.program.env_steps * number / elapsed, program.seconds
+    with timing.gpu_busy() as busy:
+        state, elapsed = timed(program, state, number)
+    return Measured(fused.program.env_steps * number / elapsed, program.seconds, busy)
 
 
 def timed(program: Compiled, state: fusion.State, number: int) -> tuple[fusion.State, float]:

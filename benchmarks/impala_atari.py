@@ -80,7 +80,7 @@ def rate(part: str, options: Options) -> float:
         whole = sebulba.Options(
             game=options.game, network=options.network, batch_size=options.batch_size, seconds=2 * options.seconds
         )
-        return sebulba.measure(whole, Placement(), options.num_envs // 2)[0]
+        return sebulba.measure(whole, Placement(), options.num_envs // 2).rate
     return parts.rate(part, options.agent, options.env, options.num_envs, options.seconds)
 
 

@@ -7,10 +7,12 @@
 The first table is measured weak scaling: 1, 2 and 4 processes stand for hosts. Each is pinned to its share of the cores
 and has the same number of environments and the same batch; together they learn as one. The column `apart` is their rate
 if each learns by itself; it is the reference because processes on one machine also share caches and memory, which hosts
-don't. The share is the joint rate divided by that; the difference is the cost of the all-reduce in each update. A
-process of Sebulba plays Pong, and has two simulated devices, one to act and one to learn: with a single one, XLA's only
-thread would wait in the reduction. One of Anakin plays MinAtar's Breakout, and has one device. With `local_mp` it is
-learners that are counted: a program with as many actors shares their cores, and apart each learner has a program.
+don't. The share is the joint rate divided by that; the difference is the cost of learning together: the all-reduce in
+each update, and the wait for the slowest. The last two columns are the time of an all-reduce of all params, as one
+array and as the arrays that they are, each of which XLA sends by itself between CPUs. A process of Sebulba plays Pong,
+and has two simulated devices, one to act and one to learn: with a single one, XLA's only thread would wait in the
+reduction. One of Anakin plays MinAtar's Breakout, and has one device. With `local_mp` it is learners that are counted:
+a program with as many actors shares their cores, and apart each learner has a program.
 
 The second table is calculated for a pod, from the 200,000 frames/s on 8 cores in "Podracer architectures for scalable
 Reinforcement Learning" (https://arxiv.org/abs/2104.06272) and the number of bytes that are reduced.
@@ -26,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent import futures
 from typing import Literal
 
@@ -73,6 +76,7 @@ class Options:
       num_envs: half of the environment slots of a process, or actor; two threads step them, where it isn't Anakin.
       batch_size: sequences per process and update.
       network: the torso of the agent; Anakin's is that of the preset.
+      pinned: whether each process, or each program apart, keeps to a core of its own, as hosts do; else they share all.
       seconds: time to measure, after a warm-up.
       worker: the `Hosts` of a worker process, as JSON; the benchmark uses it to start its workers.
     """
@@ -82,6 +86,7 @@ class Options:
     num_envs: int = 16
     batch_size: int = 16
     network: str = "shallow"
+    pinned: bool = True
     seconds: float = 15.0
     worker: str = ""
 
@@ -92,16 +97,18 @@ def main(options: Options) -> None:
         return work(options, Hosts(**json.loads(options.worker)))
     cores = sorted(os.sched_getaffinity(0))
     print(f"measured: weak scaling of {options.launch} on {len(cores)} cores, JAX {jax.__version__}")
-    print(f"{'processes':>9s} {'cores':>6s} {'steps/s':>9s} {'apart':>9s} {'share':>6s} {'all-reduce':>11s}")
+    head = f"{'processes':>9s} {'cores':>6s} {'steps/s':>9s} {'apart':>9s} {'share':>6s}"
+    print(f"{head} {'all-reduce':>11s} {'by array':>11s}")
     size = 0.0
     for number in options.processes:
         by = services if options.launch == "local_mp" else measure
         apart, found = (by(options, number, cores, together) for together in (False, True))
         rate, alone = (sum(one["steps_per_s"] for one in these) for these in (found, apart))
-        size, reduce_ms = found[0]["bytes"], 1e3 * max(one["reduce_s"] for one in found)
-        shown = f"{reduce_ms:8.1f} ms" if number > 1 and reduce_ms else "-"
-        used = min(number, len(cores))
-        print(f"{number:9d} {used:6d} {rate:9,.0f} {alone:9,.0f} {rate / alone:6.0%} {shown:>11s}", flush=True)
+        size, used = found[0]["bytes"], min(number, len(cores))
+        slowest = (max(one[name] for one in found) for name in ("reduce_s", "by_array_s"))
+        shown = [f"{1e3 * seconds:8.1f} ms" if number > 1 and seconds else "-" for seconds in slowest]
+        row = f"{number:9d} {used:6d} {rate:9,.0f} {alone:9,.0f} {rate / alone:6.0%}"
+        print(f"{row} {shown[0]:>11s} {shown[1]:>11s}", flush=True)
     if options.launch == "sebulba":
         print_pod(size)
 
@@ -113,12 +120,12 @@ def measure(options: Options, number: int, cores: list[int], together: bool) -> 
     for index in range(number):
         hosts = {"coordinator": f"127.0.0.1:{port}", "number": number, "index": index} if together else {}
         command = [sys.executable, __file__, *sys.argv[1:], "--worker", json.dumps(hosts)]
-        core = {cores[index % len(cores)]}
-        pin = lambda core=core: os.sched_setaffinity(0, core)  # noqa: E731  # JAX must count the cores after this.
+        own = {cores[index % len(cores)]} if options.pinned else set(cores)
+        pin = lambda own=own: os.sched_setaffinity(0, own)  # noqa: E731  # JAX must count the cores after this.
         devices = {"sebulba": 2, "anakin": 1}[options.launch]
         pipe = subprocess.PIPE
-        own = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
-        processes.append(subprocess.Popen(command, env=own, stdout=pipe, stderr=pipe, text=True, preexec_fn=pin))
+        env = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+        processes.append(subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True, preexec_fn=pin))
     outputs = [process.communicate(timeout=START_S + 10 * options.seconds) for process in processes]
     try:
         return [json.loads(out.splitlines()[-1]) for out, _ in outputs]
@@ -135,10 +142,10 @@ def services(options: Options, number: int, cores: list[int], together: bool) ->
         flags = [f"--learners={learners}", f"--actors={learners}", f"--num-envs={THREADS * options.num_envs}"]
         flags += [f"--config.torso.kind={options.network}", f"--config.batch-size={batch}"]
         row = timing.whole("impala_atari.py", [*flags, f"--config.queue-size={2 * batch}"], options.seconds)
-        return {"steps_per_s": row["env_steps_per_s"], "bytes": 0.0, "reduce_s": 0.0}
+        return {"steps_per_s": row["env_steps_per_s"], "bytes": 0.0, "reduce_s": 0.0, "by_array_s": 0.0}
 
     used = [cores[i % len(cores)] for i in range(number)]
-    shares = [(number, set(used))] if together else [(1, {core}) for core in used]
+    shares = [(number, set(used))] if together else [(1, {core} if options.pinned else set(used)) for core in used]
     with futures.ThreadPoolExecutor(len(shares)) as threads:
         return list(threads.map(run, *zip(*shares)))
 
@@ -151,8 +158,12 @@ def work(options: Options, hosts: Hosts) -> None:
     _, (learner, *others) = {"sebulba": sebulba.build, "anakin": anakin.build}[options.launch](program)
     acting = others[0] if others else learner  # Of several hosts of Anakin the first one counts the steps of all.
     weights = jax.eval_shape(lambda seed: agent.update.params(agent.update.init(jax.random.PRNGKey(seed))), 0)
-    number = sum(leaf.size for leaf in jax.tree.leaves(weights))
-    measured = {"bytes": 4.0 * number, "reduce_s": reduction_s(number)}
+    sizes = [leaf.size for leaf in jax.tree.leaves(weights)]
+    measured = {
+        "bytes": 4.0 * sum(sizes),
+        "reduce_s": reduction_s([sum(sizes)]),
+        "by_array_s": reduction_s(sizes),
+    }
     with running([learner, *others[:1]]):
         warm_up(learner, str(hosts))
         before, start = acting.report()["counts"].get("env_steps", 0), time.perf_counter()
@@ -180,16 +191,17 @@ def breakout(options: Options, hosts: Hosts) -> Program:
     return impala_program(run, config, never, make_env("minatar/breakout"), num_envs=num_envs)
 
 
-def reduction_s(number: int) -> float:
-    """Measures the seconds of an all-reduce of `number` float32 over all processes."""
+def reduction_s(sizes: Sequence[int]) -> float:
+    """Measures the seconds of one program that reduces arrays of so many float32 over all processes."""
     mesh = make_mesh(1, jax.process_count())
     sharding = NamedSharding(mesh, PartitionSpec("batch"))
-    values = place(np.ones((1, number), np.float32), sharding)
-    reduce = jax.jit(lambda x: jnp.sum(x, axis=0), out_shardings=NamedSharding(mesh, PartitionSpec()))
-    jax.block_until_ready(reduce(values))
+    arrays = [place(np.ones((1, size), np.float32), sharding) for size in sizes]
+    add = lambda arrays: [jnp.sum(array, axis=0) for array in arrays]  # noqa: E731
+    reduce = jax.jit(add, out_shardings=NamedSharding(mesh, PartitionSpec()))
+    jax.block_until_ready(reduce(arrays))
     began = time.perf_counter()
     for _ in range(20):
-        jax.block_until_ready(reduce(values))
+        jax.block_until_ready(reduce(arrays))
     return (time.perf_counter() - began) / 20
 
 

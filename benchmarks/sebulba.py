@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax
 import tyro
@@ -27,6 +27,7 @@ import tyro
 from boonta.agents import impala, muzero
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
+from boonta.benchmarks import timing
 from boonta.envs.atari import Atari
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.placement import Placement
@@ -90,41 +91,56 @@ def main(options: Options) -> None:
     """Measures every acting batch size and prints a row for each."""
     present = jax.devices()
     print(f"{len(present)} {present[0].device_kind} devices, JAX {jax.__version__}")
-    print(f"{'':40s} {'steps/s':>9s} {'lag':>6s}  waits")
+    print(f"{'':40s} {'steps/s':>9s} {'lag':>6s} {'GPU busy':>9s}  waits")
     for learning, num_envs in itertools.product(options.learning, options.num_envs):
         placement = Placement(options.acting, learning, options.threads, options.lag)
         devices = f", {options.acting} + {learning} devices" if learning is not None else ""
-        print_row(f"in-process, acting batch {num_envs}{devices}", *measure(options, placement, num_envs))
+        print_row(f"in-process, acting batch {num_envs}{devices}", measure(options, placement, num_envs))
     if options.reverb and options.agent == "impala":
-        from boonta.benchmarks import timing
-
         flags = [f"--game={options.game}", f"--num-envs={options.threads * options.num_envs[0]}"]
         settings = {"torso.kind": options.network, "batch-size": options.batch_size, "queue-size": options.batch_size}
         flags += [f"--config.{name}={value}" for name, value in settings.items()]
         row = timing.whole("impala_atari.py", flags, 2 * options.seconds)
         waits = {name: row[name] for name in row if name.startswith("share/") and "/waiting_for_" in name}
         label = f"processes through Reverb, acting batch {options.num_envs[0]}"
-        print_row(label, row["env_steps_per_s"], row["policy_lag"], waits)
+        print_row(label, Measured(row["env_steps_per_s"], row["policy_lag"], [], waits))
 
 
-def measure(options: Options, placement: Placement, num_envs: int) -> tuple[float, float, dict[str, float]]:
-    """Returns the whole's env steps per second, the mean policy lag, and the shares of time that nodes wait."""
+class Measured(NamedTuple):
+    """A program as it was measured.
+
+    Attributes:
+      rate: env steps per second.
+      lag: the mean policy lag, in updates.
+      busy: samples of how busy the GPUs are; none without one.
+      shares: the share of a thread's time by node and activity.
+    """
+
+    rate: float
+    lag: float
+    busy: list[float]
+    shares: dict[str, float]
+
+
+def measure(options: Options, placement: Placement, num_envs: int) -> Measured:
+    """Runs the program's nodes as threads of this process, and measures them after a warm-up."""
     with tempfile.TemporaryDirectory() as folder:
         _, nodes = build(options.program(placement, num_envs, folder))
         learner, *actors = [node for node in nodes if node.name != "evaluator"]
         with running([learner, *actors]):
             warm_up(learner, f"{placement} with acting batches of {num_envs}")
             before, start = [node.report() for node in (learner, *actors)], time.perf_counter()
-            time.sleep(options.seconds)
+            with timing.gpu_busy() as busy:
+                time.sleep(options.seconds)
             after, seconds = [node.report() for node in (learner, *actors)], time.perf_counter() - start
     steps = sum(report["counts"]["env_steps"] for report in after[1:])
     steps -= sum(report["counts"]["env_steps"] for report in before[1:])
-    waits = {
+    shares = {
         f"share/{new['name'].split('/')[0]}/{activity}": (spent - old["seconds"].get(activity, 0.0)) / seconds
         for old, new in zip(before, after)
         for activity, spent in new["seconds"].items()
     }
-    return steps / seconds, after[0]["metrics"]["policy_lag"], waits
+    return Measured(steps / seconds, after[0]["metrics"]["policy_lag"], busy, shares)
 
 
 def warm_up(learner: Node, what: str) -> None:
@@ -152,10 +168,11 @@ def running(nodes: list[Node]) -> Iterator[None]:
             thread.join(timeout=30)
 
 
-def print_row(label: str, rate: float, lag: float, shares: dict[str, float]) -> None:
-    """Prints a rate, the policy lag in updates, and the division of a thread's time."""
-    profile = ", ".join(f"{name.removeprefix('share/')} {share:.0%}" for name, share in shares.items() if share >= 0.05)
-    print(f"{label:40s} {rate:9,.0f} {lag:6.1f}  {profile}", flush=True)
+def print_row(label: str, of: Measured) -> None:
+    """Prints what was measured as a line of the table."""
+    shown = {name.removeprefix("share/"): share for name, share in of.shares.items() if share >= 0.05}
+    profile = ", ".join(f"{name} {share:.0%}" for name, share in shown.items())
+    print(f"{label:40s} {of.rate:9,.0f} {of.lag:6.1f} {timing.share(of.busy):>9s}  {profile}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from typing import Any
 
@@ -78,6 +80,32 @@ def medians(steady: Sequence[dict[str, float]]) -> dict[str, float]:
     """The median of each metric over the rows that have it."""
     names = {name for row in steady for name in row}
     return {name: statistics.median(row[name] for row in steady if name in row) for name in names}
+
+
+@contextlib.contextmanager
+def gpu_busy() -> Iterator[list[float]]:
+    """Samples how busy the GPUs are: a list of means over them, which is filled at the end of the block.
+
+    Each is the share of the time in which a GPU computes anything at all, as NVIDIA's driver measures it; the rest it
+    idles. The list stays empty without a GPU.
+    """
+    found: list[float] = []
+    if shutil.which("nvidia-smi") is None:
+        yield found
+        return
+    command = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "--loop-ms=200"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sampling:
+        try:
+            yield found
+        finally:
+            sampling.terminate()
+            printed, _ = sampling.communicate()
+            found += [float(line) / 100 for line in printed.splitlines() if line.strip().isdigit()]
+
+
+def share(values: Sequence[float]) -> str:
+    """The mean of some shares in percent; a dash if there are none."""
+    return f"{statistics.mean(values):.0%}" if values else "-"
 
 
 def spread(values: Sequence[float], form: str) -> str:

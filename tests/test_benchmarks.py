@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -103,6 +105,26 @@ def test_the_table_shows_medians_and_compares_a_whole_with_its_own_turn(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == ["part", "8", "(7-9)", "125,000"]
     assert lines[4].split() == ["whole", "2", "(1-6)", "500,000", "50%", "(50%-75%)"]
+
+
+def test_a_gpu_is_as_busy_as_its_driver_says(tmp_path, monkeypatch):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\necho 20; echo 80\ntouch {tmp_path}/printed\nexec sleep {DEADLINE_S:.0f}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    until = time.monotonic() + DEADLINE_S
+    with timing.gpu_busy() as busy:
+        while not (tmp_path / "printed").exists():
+            assert time.monotonic() < until, "nothing was asked of the driver"
+            time.sleep(0.01)
+    assert busy == [0.2, 0.8] and timing.share(busy) == "50%"
+
+
+def test_without_a_gpu_nothing_is_said_of_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with timing.gpu_busy() as busy:
+        pass
+    assert timing.share(busy) == "-"
 
 
 def test_central_inference_is_compared_in_turns(capsys, monkeypatch):

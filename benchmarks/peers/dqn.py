@@ -88,7 +88,7 @@ def boonta(env_name: EnvName, options: Options) -> float:
         "optimiser.learning_rate": 2.5e-4,
     }
     agent = dqn.make(replaced(dqn.CATCH, settings), ENVS[env_name].spec)
-    return measure(agent, ENVS[env_name], SLOTS, 1, options.seconds)[0]
+    return measure(agent, ENVS[env_name], SLOTS, 1, options.seconds).rate
 
 
 def purejaxrl(env_name: EnvName, options: Options) -> float:
