@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from boonta.agents.base import Agent, Author, Slots, Steps
-from boonta.envs.base import BatchedEnv, Env
+from boonta.envs.base import BatchedEnv, Env, TimeStep
 from boonta.envs.step_check import StepCheck
 from boonta.nodes.acting.base import GroupAct, open_acting, require_steady
 from boonta.nodes.base import Node
@@ -79,6 +79,12 @@ class Actor(Node):
         self._refresh_every = refresh_every
 
     def start(self) -> None:
+        self.open_groups()
+        for group in self._groups:
+            group.reset()
+
+    def open_groups(self) -> None:
+        """Makes the groups; a subclass that calls no `reset` has each reset its environments in its first step."""
         tables = written_by(self.role, self._agent.tables)
         open_act = open_acting(self, self._agent, self._variables, tables[0], self._refresh_every)
         size = self._num_envs // len(self._numbers)
@@ -134,11 +140,17 @@ class _Group:
         self.act = act
         self._writer = writer
         self._checked = StepCheck(env.spec, env.num_envs)
-        with node.stopwatch("starting environments"):
-            self._timestep = self._checked(env.reset())
+        self._timestep: TimeStep | None = None  # The time step to act on next.
+
+    def reset(self) -> TimeStep:
+        with self._node.stopwatch("starting environments"):
+            self._timestep = self._checked(self.env.reset())
+        return self._timestep
 
     def step(self) -> None:
         node, env, timestep = self._node, self.env, self._timestep
+        if timestep is None:
+            timestep = self.reset()
         version, chosen, extras, core = self.act(timestep)
         action = env.executed_action(chosen)
         if action is not chosen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 
@@ -12,7 +12,8 @@ from boonta.agents.base import Steps, Table
 from boonta.envs.base import BatchedEnv
 from boonta.nodes.acting.playback import Playback
 from boonta.nodes.acting.replayed import Replayed
-from boonta.nodes.base import AWAY_S
+from boonta.nodes.base import AWAY_S, Node
+from boonta.nodes.tables.base import Stream
 from boonta.nodes.tables.contract import written_by
 
 # Sequences of each slot that are requested ahead, so that it can go on when its sequence ends.
@@ -26,47 +27,58 @@ class Reanalyzer(Playback):
     and the version of the params that computed them are new. See MuZero Reanalyze, Appendix H of "Mastering Atari, Go,
     Chess and Shogi by Planning with a Learned Model" (https://arxiv.org/abs/1911.08265).
 
-    It writes one sequence for each one that it reads: all slots start and end theirs together, and params change only
-    between two sequences. Its arguments are those of `Playback`; `recorded_table` returns the table that it reads.
+    It writes one sequence for each one that it reads: all slots of a group start and end theirs together, and params
+    change only between two sequences. Each group reads from all replay servers, and writes to its own. The arguments
+    are those of `Playback`; `recorded_table` returns the table that is read.
     """
 
     @classmethod
     def require_tables(cls, tables: Sequence[Table]) -> None:
         recorded_table(tables)
 
-    @property
-    def tasks(self) -> Sequence[Callable[[], None]]:
-        return (self.step,)
-
     def start(self) -> None:
         self._past = recorded_table(self._agent.tables)
-        self._sequences: collections.deque[Steps] = collections.deque()
-        self._playing = False
-        self._stream = self._replay.open_stream(self._past, self._num_envs, in_flight=self._num_envs)
-        self.on_close(self._stream.close)
-        self._stream.ask(AHEAD * self._num_envs)
-
-    def step(self) -> None:
-        if not self._playing:
-            super().start()  # This waits for sequences, and `--launch serial` starts all nodes before any has written.
-            self._playing = True
-        super().step()
+        self._sources: list[_Past] = []
+        # A reset waits for sequences, and `--launch serial` starts all nodes before any has written.
+        self.open_groups()
 
     def ready(self) -> bool:
-        return bool(self._sequences) or self._stream.ready(1)
+        return self._sources[self._turn].ready()
 
     def make_env(self, num_envs: int, seed: int) -> BatchedEnv:
-        return Replayed(self._env.spec, num_envs, self._next)
+        stream = self._replay.open_stream(self._past, num_envs, in_flight=num_envs)
+        self.on_close(stream.close)
+        self._sources.append(_Past(self, self._past, stream, num_envs))
+        return Replayed(self._env.spec, num_envs, self._sources[-1])
 
-    def _next(self) -> Steps:
-        """Returns the next recorded sequence, leaves [T, ...]."""
+
+class _Past:
+    """The recorded sequences that a group replays, leaves [T, ...], one for each call.
+
+    Args:
+      node: the node, which waits for them.
+      table: the table that holds them.
+      stream: the table's sequences; they are requested ahead.
+      num_envs: B, slots of the group.
+    """
+
+    def __init__(self, node: Node, table: Table, stream: Stream, num_envs: int):
+        self._waits_for = functools.partial(node.wait_for, f"sequences of {table.name}", deadline_s=AWAY_S)
+        self._stream, self._num_envs = stream, num_envs
+        self._sequences: collections.deque[Steps] = collections.deque()
+        stream.ask(AHEAD * num_envs)
+
+    def __call__(self) -> Steps:
         if not self._sequences:
-            take = functools.partial(self._stream.take, self._num_envs)
-            piece = self.wait_for(f"sequences of {self._past.name}", take, AWAY_S)
+            piece = self._waits_for(functools.partial(self._stream.take, self._num_envs))
             self._stream.ask(AHEAD * self._num_envs)
             for i in range(len(piece.keys)):
                 self._sequences.append(jax.tree.map(lambda leaf, i=i: leaf[:, i], piece.steps))
         return self._sequences.popleft()
+
+    def ready(self) -> bool:
+        """Whether there is one at once."""
+        return bool(self._sequences) or self._stream.ready(1)
 
 
 def recorded_table(tables: Sequence[Table]) -> Table:

@@ -20,6 +20,8 @@ class Playback(Actor):
       env: the environment that the steps were recorded in; only its spec is used.
       variables, replay, monitor: as for `Actor`.
       num_envs: number of trajectories that are replayed at once.
+      groups: number of groups that they are dealt to, each with a thread and a writer. It need be above 1 only where
+        there are more replay servers than reanalyzers, since a writer writes to one server.
       seed: seed of the policy; it must differ between reanalyzers.
     """
 
@@ -35,12 +37,14 @@ class Playback(Actor):
         monitor: Any = None,
         *,
         num_envs: int = NUM_ENVS,
+        groups: int = 1,
         seed: int = 0,
     ):
+        if groups < 1 or num_envs % groups:
+            raise ValueError(f"{name}: num_envs is {num_envs}; it must divide over the groups, {groups}")
         slots = Slots(num_envs, alike=True)
-        # A second group would not help, because there is no simulator to wait for.
         super().__init__(
-            name, agent, env, variables, replay, monitor, num_envs=num_envs, threads=1, seed=seed, slots=slots
+            name, agent, env, variables, replay, monitor, num_envs=num_envs, threads=groups, seed=seed, slots=slots
         )
         self.require_tables(agent.tables)
 

@@ -36,18 +36,16 @@ class Replayed(BatchedEnv):
         self.spec = spec
         self.num_envs = num_envs
         self._source = source
-        self._steps: list[Steps] = [source() for _ in range(num_envs)]
+        self._steps: list[Steps] = []
         self._row = np.zeros(num_envs, np.int64)
-        self._shown = False  # Whether any step of these trajectories has been returned.
         self._whole = np.zeros(num_envs, bool)  # Whether the current episode was replayed from its start, [B].
         self._tracker = EpisodeTracker(num_envs)
 
     def reset(self) -> TimeStep:
         """Starts a trajectory in every slot; returns the first step of each, which is FIRST in whole episodes."""
-        if self._shown:
-            for slot in range(self.num_envs):
-                self._refill(slot)
-        self._shown = True
+        self._steps = [self._source() for _ in range(self.num_envs)]
+        self._row[:] = 0
+        self._whole[:] = False
         return self._show()
 
     def step(self, action: np.ndarray) -> TimeStep:

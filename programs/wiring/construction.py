@@ -18,6 +18,7 @@ from boonta.nodes.base import Node
 from boonta.nodes.snapshots.store import CHECKPOINTS, TABLES, Retention
 from boonta.programs.wiring.program import WRITERS, Group, Program, parameters
 from boonta.programs.wiring.run import Run
+from boonta.programs.wiring.several import number_of, slot_groups
 from boonta.programs.wiring.slots import slots_of
 
 FOLDERS = {"monitor": "", "replay": TABLES}  # A node's folder within the run's; all others get `CHECKPOINTS`.
@@ -28,7 +29,8 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
 
     A constructor may name `agent`, `env`, `spec`, `seed`, `slots`, `stop`, `log`, `folder`, `beside`, `start_from`,
     `save_every_s`, `retention`, `supervised`, `shard`, `shards`, and handles: `monitor`, `variables`, `replay` and
-    `inference`. Launchpad's nodes add `address` for a replay server, `agreement` for several learners, and `source`.
+    `inference`; an actor also `num_envs`, a reanalyzer also `groups`. Launchpad's nodes add `address` for a replay
+    server, `agreement` for several learners, and `source`.
 
     Args:
       program: the node's program.
@@ -60,6 +62,8 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
     if role == "actor" and {"slots", "num_envs"}.intersection(accepted):  # A user's own may have no environments.
         slots = slots_of(program, group, i)
         offered = {"slots": slots, "num_envs": slots.size} | offered
+    if role == "reanalyzer":
+        offered["groups"] = slot_groups(group, max(1, number_of(program, "replay")))
     chosen = {name: value for name, value in offered.items() if name in accepted}
     return {"name": group.names[i], **chosen, **group.settings}
 

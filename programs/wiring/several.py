@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.tables.division import drawn_by_one, require_divisible
 from boonta.programs.wiring.program import WRITERS, Group, Program, parameters
@@ -27,9 +28,32 @@ def dealt(served: Mapping[str, Sequence[Any]], i: int) -> dict[str, Any]:
     return {role: handles[i % len(handles)] for role, handles in served.items()}
 
 
-def first_group(group: Group, i: int) -> int:
+def first_group(group: Group, i: int, servers: int) -> int:
     """The number of a node's first group of slots among those of all nodes of its group."""
-    return i * _slot_groups(group)
+    return i * slot_groups(group, servers)
+
+
+def slot_groups(group: Group, servers: int) -> int:
+    """How many groups of slots a node has, each of which writes to one replay server.
+
+    Those of an actor are its threads. A reanalyzer has no use for more than one, unless it would leave out servers.
+
+    Args:
+      group: the node's group.
+      servers: how many replay servers the program has.
+
+    Raises:
+      ValueError: the group asks for none.
+    """
+    accepted = parameters(group.node)
+    if "groups" in accepted:
+        chosen: int = group.settings.get("groups", servers // math.gcd(servers, group.number))
+        if chosen < 1:
+            raise ValueError(f"{group.label}: groups is {chosen}; it must be at least 1")
+        return chosen
+    usual = accepted.get("threads")
+    threads: int = group.settings.get("threads", 1 if usual is None else usual.default)
+    return threads
 
 
 def meeting(group: Group) -> str:
@@ -88,8 +112,14 @@ def _check_tables(program: Program, servers: int) -> None:
 
 def _require_dealt(group: Group, servers: int) -> None:
     """Raises ValueError unless the writers of a group fill all replay servers alike."""
-    each = _slot_groups(group)
+    each = slot_groups(group, servers)
     writers = group.number * each
+    num_envs = group.settings.get("num_envs", NUM_ENVS)
+    if "groups" in parameters(group.node) and num_envs % each:
+        raise ValueError(
+            f"{group.label}: num_envs is {num_envs}; {group.number} of these nodes fill {servers} replay servers alike "
+            f"in {each} groups of slots each: it must be a multiple of {each}, or the number of nodes one of {servers}"
+        )
     if writers % servers:
         fit = servers // math.gcd(servers, each)
         raise ValueError(
@@ -97,13 +127,6 @@ def _require_dealt(group: Group, servers: int) -> None:
             f"alike: the number of nodes must be a multiple of {fit}, or that of replay servers one of "
             f"{[n for n in range(1, writers + 1) if writers % n == 0]}"
         )
-
-
-def _slot_groups(group: Group) -> int:
-    """How many groups of slots a node has, each of which writes a stream: its threads."""
-    usual = parameters(group.node).get("threads")
-    number: int = group.settings.get("threads", 1 if usual is None else usual.default)
-    return number
 
 
 def _check_learners(program: Program, number: int) -> None:

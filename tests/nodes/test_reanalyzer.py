@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -37,12 +39,23 @@ def make():
     return agent._replace(tables=(fresh, past, again))
 
 
+@contextlib.contextmanager
+def serving(folder, shards: int):
+    """Replay servers with equal parts of the tables; gives a client of each."""
+    addresses = [Address(portpicker.pick_unused_port()) for _ in range(shards)]
+    made = functools.partial(replay.Replay, agent=make(), spec=Catch().spec, folder=str(folder), shards=shards)
+    nodes = [made(f"replay/{i}", address, shard=i) for i, address in enumerate(addresses)]
+    for node in nodes:
+        node.start()
+    yield [Client(f"localhost:{node._server.port}") for node in nodes]
+    for node in nodes:
+        node._server.stop()
+
+
 @pytest.fixture
 def client(tmp_path):
-    node = replay.Replay("replay", Address(portpicker.pick_unused_port()), make(), Catch().spec, str(tmp_path))
-    node.start()
-    yield Client(f"localhost:{node._server.port}")
-    node._server.stop()
+    with serving(tmp_path, 1) as (only,):
+        yield only
 
 
 def write(client, numbers: int, action: int = 2) -> None:
@@ -87,6 +100,38 @@ def test_a_sequence_of_the_past_comes_back_with_new_extras_and_version_and_is_el
     node.close()
 
 
+def test_one_reanalyzer_fills_two_servers_alike_and_reads_from_both(tmp_path):
+    variables = VariableServer("variables")
+    params = {"linear": {"w": np.zeros((50, 3), np.float32)}}
+    variables.put(7, pack(params))
+    with serving(tmp_path, 2) as clients:
+        for action, each in enumerate(clients):  # So that it shows in a sequence where it comes from.
+            write(each, 10, action)
+        store = ReverbStore(clients, lambda: SIGNATURE)
+        node = Reanalyzer("reanalyzer/0", make(), Catch(), variables, store, num_envs=4, groups=2)
+        node.start()
+        assert len(node.tasks) == 2
+        for rounds in (1, 2):
+            for t in range(2 * 3 * LENGTH):
+                if rounds == 1 and t == 2 * LENGTH + 2:
+                    variables.put(9, pack(params))  # Within the second sequences of both groups.
+                node.step()
+            sizes = [each.server_info()["again"].current_size for each in clients]
+            assert sizes == [rounds * 3 * 2] * 2
+        renewed = [read(each, "again", 100) for each in clients]
+        node.close()
+    for server in renewed:
+        assert {int(sequence.action[0]) for sequence in server} == {0, 1}
+        assert all(len(set(sequence.version)) == 1 for sequence in server)
+        assert {int(sequence.version[0]) for sequence in server} == {7, 9}
+
+
+def test_slots_that_do_not_divide_over_the_groups_are_refused():
+    for groups, num_envs in ((2, 5), (0, 4)):
+        with pytest.raises(ValueError, match=f"num_envs is {num_envs}; it must divide over the groups, {groups}"):
+            Reanalyzer("reanalyzer/0", make(), Catch(), None, None, num_envs=num_envs, groups=groups)
+
+
 def test_it_waits_for_the_past_by_name(client):
     variables = VariableServer("variables")
     node = Reanalyzer("reanalyzer/0", make(), Catch(), variables, ReverbStore([client], lambda: SIGNATURE), num_envs=2)
@@ -97,7 +142,7 @@ def test_it_waits_for_the_past_by_name(client):
         node.step()
     assert type(stopped.value).__name__ == "Stopped"
     assert "waiting for sequences of past" in node.stopwatch.seconds()
-    assert list(node.tasks) == [node.step]
+    assert len(node.tasks) == 1  # One thread, for there is one server.
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from boonta.programs.wiring.construction import construct, on_hosts
 from boonta.programs.wiring.interpreters import threads
 from boonta.programs.wiring.machine import cores
 from boonta.programs.wiring.program import WRITERS, Group, Program
+from boonta.programs.wiring.several import slot_groups
 from boonta.programs.wiring.slots import num_envs_of
 
 ROLES = ("learner", "actor", "reanalyzer", "evaluator")
@@ -200,7 +201,8 @@ def _writers(program: Program) -> dict[Author, Groups]:
             )
         writers["actor"] = Groups(placement.groups, num_envs // placement.threads)
     if reanalyzers := program.of_role("reanalyzer"):
-        writers["reanalyzer"] = Groups(1, reanalyzers.settings.get("num_envs", NUM_ENVS))
+        number = slot_groups(reanalyzers, servers=1)
+        writers["reanalyzer"] = Groups(number, reanalyzers.settings.get("num_envs", NUM_ENVS) // number)
     return writers
 
 

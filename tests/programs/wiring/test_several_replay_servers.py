@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
+import collections
 
 import pytest
 
 from boonta.agents import dqn, muzero, ppo
 from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
+from boonta.nodes.archive.reanalyzer import ArchiveReanalyzer
 from boonta.nodes.learner import Learner
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.replay import Replay
@@ -64,9 +65,20 @@ def test_a_program_that_names_its_servers_decides_itself(tmp_path):
         ),
         ([group(Actor)], {"servers": 4}, r"the number of nodes must be a multiple of 2, .* one of \[1, 2\]"),
         (
-            [group(Actor), group(Reanalyzer)],
+            [group(Actor), group(Reanalyzer, groups=1)],
             {"make": muzero.make, "config": muzero.REANALYZE_CATCH},
             r"reanalyzer: 1 x 1 groups .* must be a multiple of 2, or that of replay servers one of \[1\]",
+        ),
+        (
+            [group(Actor), group(Reanalyzer, num_envs=5)],
+            {"make": muzero.make, "config": muzero.REANALYZE_CATCH},
+            "reanalyzer: num_envs is 5; 1 of these nodes fill 2 replay servers alike in 2 groups of slots each: it "
+            "must be a multiple of 2, or the number of nodes one of 2",
+        ),
+        (
+            [group(Actor), group(Reanalyzer, groups=0)],
+            {"make": muzero.make, "config": muzero.REANALYZE_CATCH},
+            "reanalyzer: groups is 0; it must be at least 1",
         ),
         ([group(Actor), group(Replay, 2)], {"servers": 1, "launch": "serial"}, "with --launch serial it can have one"),
         (
@@ -96,7 +108,26 @@ def test_ways_to_run_with_one_server_refuse_more(launch):
 
 
 def test_the_groups_of_all_nodes_are_dealt_in_turn():
-    actors, renewing = group(Actor, 3), group(Reanalyzer, 3)
-    assert [several.first_group(actors, i) for i in range(3)] == [0, 2, 4]
-    assert [several.first_group(dataclasses.replace(actors, settings={"threads": 3}), i) for i in range(3)] == [0, 3, 6]
-    assert [several.first_group(renewing, i) for i in range(3)] == [0, 1, 2]
+    actors, three = group(Actor, 3), group(Actor, 3, threads=3)
+    assert [several.first_group(actors, i, 2) for i in range(3)] == [0, 2, 4]
+    assert [several.first_group(three, i, 3) for i in range(3)] == [0, 3, 6]
+
+
+@pytest.mark.parametrize(
+    ("number", "servers", "groups"), [(1, 1, 1), (1, 2, 2), (2, 2, 1), (3, 2, 2), (2, 4, 2), (4, 6, 3), (4, 2, 1)]
+)
+@pytest.mark.parametrize("node", [Reanalyzer, ArchiveReanalyzer])
+def test_reanalyzers_have_as_many_groups_as_fill_all_servers_alike(node, number, servers, groups):
+    """Each group writes to the server of its number, and has a number of its own."""
+    renewing = group(node, number)
+    assert several.slot_groups(renewing, servers) == groups
+    first = [several.first_group(renewing, i, servers) for i in range(number)]
+    written = collections.Counter((n + k) % servers for n in first for k in range(groups))
+    assert set(written) == set(range(servers)) and len(set(written.values())) == 1
+
+
+def test_a_reanalyzer_is_given_its_groups(tmp_path):
+    program = program_of(tmp_path, group(Actor), group(Reanalyzer), make=muzero.make, config=muzero.REANALYZE_CATCH)
+    check_nodes(program)
+    arguments = [node_arguments(program, each, 0, {}) for each in program.groups if each.node in (Actor, Reanalyzer)]
+    assert [each.get("groups") for each in arguments] == [None, 2]
