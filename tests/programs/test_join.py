@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pathlib
@@ -9,11 +10,16 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import psutil
 import pytest
 
+from boonta.agents import dqn
+from boonta.envs.catch import Catch
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import counters, schema
+from boonta.nodes.tables import contract
+from boonta.nodes.tables.division import SERVERS, divided
 from boonta.tests.helpers.launched import LIGHT, LIMIT, TINY, ends_with
 from boonta.tests.helpers.running import ROOT, Running
 
@@ -49,20 +55,20 @@ class Joining:
         """What it has printed so far."""
         return self._printed.read_text(errors="replace")
 
-    def wait_until_counted(self, *names: str) -> None:
-        """Waits until the monitor has counted steps of these actors."""
+    def wait_until_counted(self, *names: str, counter: str = "env_steps") -> None:
+        """Waits until the monitor has counted steps of these actors, or what else they count."""
 
         def there() -> bool:
             assert self.process.poll() is None, self.printed
-            return all(counts(self._run).get(name, 0.0) > 0 for name in names)
+            return all(counts(self._run, counter).get(name, 0.0) > 0 for name in names)
 
-        self._run.wait_until(there, f"steps of {names} are counted")
+        self._run.wait_until(there, f"{counter} of {names} are counted")
 
 
-def counts(run: Running) -> dict[str, float]:
-    """The env steps of each node's present life, as the monitor has last saved them."""
+def counts(run: Running, counter: str = "env_steps") -> dict[str, float]:
+    """What each node's present life has counted, as the monitor has last saved it."""
     found = counters.load(run.workdir)
-    return {} if found is None else {name: own.get("env_steps", 0.0) for name, (_, own) in found.lives.items()}
+    return {} if found is None else {name: own.get(counter, 0.0) for name, (_, own) in found.lives.items()}
 
 
 def has_left(run: Running, name: str) -> bool:
@@ -112,6 +118,36 @@ def test_actors_that_have_joined_write_to_the_same_table_at_the_same_ratio(tmp_p
     last = run.rows[-1]
     (name,) = (key.partition("/")[0] for key in last if key.endswith("/inserted"))
     assert last[f"{name}/sampled"] <= last[f"{name}/inserted"] and last["rss_mb/actor/2"] > 0
+
+
+@pytest.mark.slow
+def test_each_of_two_servers_keeps_its_ratio_with_actors_that_have_joined(tmp_path):
+    """The samples that a server owes stay within its limiter's bounds, whoever is faster, and so those of both do."""
+    (table,) = dqn.make(dqn.CATCH, Catch().spec).tables
+    limit = contract.rate_limit(divided(table, 2, SERVERS))
+
+    def flow(row: dict[str, float]) -> list[tuple[int, int]]:
+        """Sequences inserted and sampled, by server."""
+        names = [[f"{table.name}/{flow}/replay/{i}" for flow in ("inserted", "sampled")] for i in range(2)]
+        return [(int(row[inserted]), int(row[sampled])) for inserted, sampled in names if inserted in row]
+
+    with Running(tmp_path, "tests/helpers/shards_program.py", "catch", "--replay-servers", "2") as run:
+        run.wait_until_it_works()
+        with Joining(run, tmp_path / "joined", "--actors", "2") as joined:
+            joined.wait_until_counted("actor/1", "actor/2", counter="sequences")
+            run.wait_until_it_works()  # Its rows know what they have written.
+            before = flow(run.rows[-1])
+            grown = lambda: np.all(np.greater(flow(run.rows[-1]), before))  # noqa: E731
+            run.wait_until(grown, "both servers take sequences in, and give some out")
+            run.end()
+            assert joined.process.wait(120) == 0, joined.printed
+    flows = [flow(row) for row in run.rows]
+    assert len(flows[-1]) == 2 and min(inserted for inserted, _ in flows[-1]) > limit.min_size
+    for inserted, sampled in itertools.chain(*flows):
+        assert limit.lowest <= limit.owed(inserted, sampled) <= limit.highest
+    inserted, sampled = np.sum(flows[-1], axis=0)
+    most = 2 * max(-limit.lowest, limit.highest)
+    assert sampled / inserted == pytest.approx(limit.samples_per_insert, abs=most / inserted)
 
 
 def test_a_run_that_has_ended_or_never_began_cannot_be_joined(tmp_path):
