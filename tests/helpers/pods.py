@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.namespaces import Hosts
@@ -46,6 +47,7 @@ class Pods:
     def __init__(self, jobset: dict, logs: pathlib.Path):
         self._jobset, self._logs = jobset, logs
         self.restarts = 0  # Restarts of the whole set.
+        self.when_down: Callable[[], None] = lambda: None  # Called when all pods have ended, before they start again.
         self.pods = []
         for replicated in jobset["spec"]["replicatedJobs"]:
             for index in range(replicated["template"]["spec"]["completions"]):
@@ -96,6 +98,7 @@ class Pods:
             self.restarts += 1
             assert self.restarts <= self._jobset["spec"]["failurePolicy"]["maxRestarts"], self.output()
             self._end_all(signal.SIGTERM)
+            self.when_down()
             for pod in self.pods:
                 pod.retries = 0
                 self._start(pod)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import signal
 
 import pytest
 
-from boonta.nodes.snapshots.store import SnapshotFolder, numbers
+from boonta.nodes.snapshots.store import numbers
+from boonta.tests.helpers.kept import newest_whole
 from boonta.tests.helpers.running import Running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised]
@@ -17,10 +17,6 @@ PROGRAM = (
     *("--config.replay.sampler", "proportional", "--evaluation.every-s", "1000", "--save-every-s", "1000"),
 )
 SHARDS = ("replay/0", "replay/1")
-
-
-def newest_whole(workdir: pathlib.Path) -> int | None:
-    return SnapshotFolder(workdir / "checkpoints", "checkpoint").newest_whole(lambda warning: None)
 
 
 def kill(run: Running, name: str) -> dict[str, int]:
