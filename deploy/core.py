@@ -114,6 +114,11 @@ def entered(environment: dict[str, str]) -> str:
     return json.dumps(environment, sort_keys=True)
 
 
+def is_pattern(hosts: str) -> bool:
+    """Whether hosts are given as a pattern, by which each task has one of its own."""
+    return "{" in hosts
+
+
 def hosts_of(hosts: str, tasks: Sequence[Task]) -> dict[Task, str]:
     """The host of each task.
 
@@ -125,7 +130,7 @@ def hosts_of(hosts: str, tasks: Sequence[Task]) -> dict[Task, str]:
     Raises:
       BadInput: `hosts` is neither.
     """
-    if "{" in hosts:
+    if is_pattern(hosts):
         try:
             return {task: hosts.format(label=task.label, index=task.index) for task in tasks}
         except (KeyError, IndexError, ValueError) as error:

@@ -11,6 +11,7 @@ from boonta.deploy import ends_early  # noqa: F401
 
 import contextlib
 import dataclasses
+import json
 import os
 import pathlib
 import sys
@@ -18,7 +19,7 @@ import sys
 import tyro
 
 from boonta.deploy import core, tunnelled
-from boonta.deploy.program import spread
+from boonta.deploy.program import environment_of, spread
 from boonta.nodes.rpc import keys
 from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring import capacity
@@ -75,12 +76,13 @@ def main(arguments: list[str]) -> int:
         made_of = built_from(built.function, built.run, built.settings)
         tasks = core.plan(built.program, place.base_port)
         task = core.find(tasks, place.label, place.index)
-        if os.environ[core.ENTERED] != core.entered(built.environment[task.label]):
-            _enter(built.environment[task.label], arguments)  # Flags can change the variables, too.
+        environment = environment_of(built, place.hosts, task, tasks)
+        if os.environ[core.ENTERED] != core.entered(environment):
+            _enter(environment, arguments)  # Flags can change the variables, too.
         servers = _servers(place, tasks)
         if place.tunnel and (variables := tunnelled.confined(task)):
             os.environ.update(variables)
-            _enter(built.environment[task.label], arguments)
+            _enter(environment, arguments)
         key = None if servers.local else _key(place.key, built.run)
         interrupts.end_with_input()
         if tunnelled.keeps_tables(task.name) and (tight := capacity.check(built.program, apart=True)):
@@ -138,7 +140,9 @@ def _key(given: str, run: Run) -> str:
 
 
 def _enter(environment: dict[str, str], arguments: list[str]) -> None:
-    """Restarts this process with its group's environment variables: libraries read them when they load."""
+    """Restarts this process with its node's environment variables: libraries read them when they load."""
+    for name in json.loads(os.environ.get(core.ENTERED, "{}")):
+        os.environ.pop(name, None)  # Those of its role, which may not be its own.
     os.environ.update({**environment, core.ENTERED: core.entered(environment), "PYTHONUNBUFFERED": "1"})
     os.execv(sys.executable, [sys.executable, "-m", "boonta.deploy.node", *arguments])
 

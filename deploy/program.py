@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import pathlib
 import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from boonta.programs.wiring import several
+from boonta.deploy import core
+from boonta.programs.wiring import devices, several
 from boonta.programs.wiring.command_line.arguments import function_of, parse
 from boonta.programs.wiring.interpreters.local import group_environment
+from boonta.programs.wiring.joining import with_joined
+from boonta.programs.wiring.machine import accelerators
 from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.run import UNITS, BadInput, Run
 from boonta.programs.wiring.run_folder.provenance import source_here
@@ -86,6 +91,36 @@ def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
         )
     several.check(built.program)
     return built
+
+
+def environment_of(built: Built, hosts: str, task: core.Task, tasks: tuple[core.Task, ...]) -> dict[str, str]:
+    """The environment variables of a node on this host: its group's, and those by which it sees its GPUs.
+
+    Nodes that join get GPUs in turn, whoever else uses them.
+
+    Args:
+      built: the program.
+      hosts: the hosts of all nodes, see `core.hosts_of`.
+      task: the node.
+      tasks: all tasks of the program.
+
+    Raises:
+      BadInput: the machine has too few GPUs for the nodes that share it.
+    """
+    if core.is_pattern(hosts):  # The platform has given GPUs to each node's own host.
+        return built.environment[task.label]
+    entered: dict[str, str] = json.loads(os.environ[core.ENTERED])
+    if accelerators.VISIBLE in entered:  # This process sees its own GPUs alone.
+        return entered
+    gpus = accelerators.visible_gpus()
+    if task.joined:
+        program, names = with_joined(built.program, task.label, task.index), [task.name]
+        turn = task.index % max(1, len(gpus))
+        gpus = gpus[turn:] + gpus[:turn]
+    else:
+        program, places = built.program, core.hosts_of(hosts, tasks)
+        names = [each.name for each in tasks if places[each] == places[task]]
+    return devices.on_machine(program, built.environment, names, gpus)[task.name]
 
 
 def workdir_of(flags: Sequence[str]) -> str | None:

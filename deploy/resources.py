@@ -31,7 +31,7 @@ class Group:
       accelerator: the cluster's name for the TPU type, such as tpu-v6e-slice or tpu-v5-lite-podslice; none if empty.
       topology: chips of the slice along each axis, such as 2x4 or 4x4.
       chips_per_host: TPU chips of each host; 0 takes the usual number: 8 for 2x4, at most 4 for other topologies.
-      gpus: NVIDIA GPUs of each host.
+      gpus: NVIDIA GPUs of each host; 0 leaves them to the program's `--gpus`.
       machines: the hosts that one node spans if it has no TPU; with a TPU the topology decides.
       volume: size of the retained volume for what the group saves, such as "50Gi"; none if empty.
       node_selector: labels that its machines must have, such as {"cloud.google.com/gke-spot": "true"}.

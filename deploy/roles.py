@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
 import shlex
 import sys
@@ -12,8 +13,8 @@ from boonta.deploy.program import Built, build, host_flags, workdir_of
 from boonta.deploy.sweeps import Planned, planned
 from boonta.nodes.rpc import keys
 from boonta.programs.experiments import values
+from boonta.programs.wiring import devices
 from boonta.programs.wiring.checks import check_nodes
-from boonta.programs.wiring.interpreters.local import override_of
 from boonta.programs.wiring.program import Group
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import compiled
@@ -33,8 +34,6 @@ SAVED = {
     UNIT: ("run", ""),
 }
 LONGEST_NAME = 63
-PLATFORMS = "JAX_PLATFORMS"
-ON_DEVICE = ("actor", "evaluator", "inference", "learner", "reanalyzer")  # The roles whose nodes compute with JAX.
 LONGEST_SCRIPT = 120_000  # Bytes; Linux takes 131,072 for one word of a command.
 # How often a failed pod restarts alone before the whole program does. The learner never does: all restart with it. The
 # monitor does a few times, since it refuses the same each time, while others wait. The rest do as often as they fail.
@@ -176,7 +175,7 @@ def _services(name: str, file: str, flags: tuple[str, ...], built: Built, table:
     core.hosts_of(hosts, tasks)  # It refuses what names no hosts.
     roles = []
     for members in groups:
-        label, group = members.label, table.group(members.label)
+        label, group = members.label, _resources(built, members, table)
         _require_a_host_each(members, group)
         own = ("--label", label, "--index", f"$({INDEX})", "--hosts", hosts, "--key", KEY)
         command = ("python", "-m", "boonta.deploy.node", file, *own, "--", *map(_literal, flags))
@@ -216,22 +215,38 @@ def _environment(built: Built, members: Group, group: resources.Group) -> dict[s
     Raises:
       BadInput: it has one, but can't use it.
     """
-    label, kind, environment = members.label, members.node, dict(built.environment[members.label])
+    environment = dict(built.environment[members.label])
     if not (group.chips or group.gpus):
-        environment.setdefault(PLATFORMS, "cpu")  # The image's JAX may be for an accelerator, and look for one.
+        environment.setdefault(devices.PLATFORMS, "cpu")  # The image's JAX may be for an accelerator, and look for one.
         return environment
-    given = f"groups.{label}: " + (f"gpus is {group.gpus}" if group.gpus else f"topology is {group.topology!r}")
-    asks = built.program.acts_for(members)
-    if kind.role not in ON_DEVICE or asks:
-        why = "has an inference node act for it" if asks else "computes nothing on a device"
-        raise BadInput(f"{given}, and {kind.__name__} {why}: leave it out")
-    own = {(to, name): value for to, name, value in map(override_of, built.run.process_env)}
-    chosen = own.get((label, PLATFORMS), "")
-    if chosen.partition(",")[0] == "cpu":  # JAX computes on the first platform of the list.
-        raise BadInput(f"{given}, and --process-env {label}:{PLATFORMS}={chosen} leaves it idle: leave one of them out")
-    if environment.get(PLATFORMS) == "cpu":  # The default of nodes that share a machine with the learner.
-        del environment[PLATFORMS]
+    devices.require_use(_described(members.label, group), built.program, members)
+    if devices.on_cpu(environment.get(devices.PLATFORMS, "")):
+        del environment[devices.PLATFORMS]  # The default of nodes that share a machine with the learner.
     return environment
+
+
+def _resources(built: Built, members: Group, table: resources.Table) -> resources.Group:
+    """The resources of a group's pods: the table's, with the GPUs that the program gives them where it has no others.
+
+    Several pods may share a GPU, if the cluster lets them: a share of its memory counts as one.
+
+    Raises:
+      BadInput: the table and the program contradict each other.
+    """
+    label, group = members.label, table.group(members.label)
+    number = devices.asked(built.program).get(label)
+    if number is None:
+        return group
+    gpus = math.ceil(number)
+    if label in table.groups and (group.chips or group.gpus not in (0, gpus)):
+        what = f"{devices.given(built.program, label)}, and {_described(label, group)} in the resource table"
+        raise BadInput(f'{what}: leave one of them out (accelerator: "" and topology: "" for no TPU)')
+    return dataclasses.replace(group, gpus=gpus, accelerator="", topology="", chips_per_host=0)
+
+
+def _described(label: str, group: resources.Group) -> str:
+    """A description of the accelerator that the table gives to a group."""
+    return f"groups.{label}: " + (f"gpus is {group.gpus}" if group.gpus else f"topology is {group.topology!r}")
 
 
 def _unit(name: str, file: str, flags: tuple[str, ...], built: Built, table: resources.Table) -> tuple[Role, ...]:

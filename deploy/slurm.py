@@ -30,6 +30,7 @@ import tyro
 from boonta.deploy import core, slurm_script
 from boonta.deploy.program import Built, build, host_flags, made_by, require_shared_workdir
 from boonta.deploy.sweeps import Planned, is_sweep, planned_here
+from boonta.programs.wiring import devices
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.command_line.arguments import split_flags
@@ -50,7 +51,7 @@ class Job:
       nodes: machines, which Slurm calls nodes.
       tasks_per_node: places for the program's nodes on each machine; the program has to fit.
       cpus_per_task: cores of each place.
-      gpus_per_node: GPUs of every machine; only the nodes that deploy/ACCELERATORS.md lists use theirs.
+      gpus_per_node: GPUs of every machine. Those nodes use them that deploy/ACCELERATORS.md lists, or --gpus after --.
       time: the job's time limit, in Slurm's format; a program that isn't done by then is requeued.
       partition: Slurm's partition; empty for the cluster's default.
       max_restarts: restarts after failures; those after a time limit or a preemption don't count.
@@ -92,6 +93,7 @@ def render(job: Job, flags: Sequence[str]) -> str:
     if is_sweep(job.program):
         return _render_array(job, *planned_here(job.program, flags))
     turn = _turn(job, job.program, flags)
+    _warn(turn.idle)
     return _script(job, turn, turn.name, turn.setting)
 
 
@@ -103,12 +105,14 @@ class _Turn(NamedTuple):
       is_unit: whether each machine has one process.
       command: what each place runs.
       setting: what the script sets for it.
+      idle: the GPUs that nothing uses, in words; empty if there are none.
     """
 
     name: str
     is_unit: bool
     command: str
     setting: str
+    idle: str = ""
 
 
 def _turn(job: Job, program: pathlib.Path, flags: Sequence[str]) -> _Turn:
@@ -117,14 +121,41 @@ def _turn(job: Job, program: pathlib.Path, flags: Sequence[str]) -> _Turn:
     Raises:
       BadInput, ValueError: it could not run.
     """
-    built = build(program, flags)
+    built, idle = build(program, flags), ""
     if built.run.is_unit:
         places, command = [f"unit {index}" for index in range(job.nodes)], _unit_command(job)
     else:
-        places, command = [_place(task) for task in _tasks(job, built)], slurm_script.node_command(job.tunnel)
+        tasks = _tasks(job, built)
+        places, command = [_place(task) for task in tasks], slurm_script.node_command(job.tunnel)
+        idle = _idle_gpus(job, built, tasks)
     words = shlex.join([str(from_root(program)), *flags])
     setting = f"nodes=({shlex.join(places)}) words=({words}) workdir={shlex.quote(built.run.workdir)}"
-    return _Turn(built.program.name, built.run.is_unit, command, setting)
+    return _Turn(built.program.name, built.run.is_unit, command, setting, idle)
+
+
+def _idle_gpus(job: Job, built: Built, tasks: Sequence[core.Task]) -> str:
+    """Deals each machine's GPUs to the tasks there, as they do when they start; says which nothing uses.
+
+    Raises:
+      BadInput: they don't suffice, or nothing uses any.
+    """
+    gpus, idle = tuple(map(str, range(job.gpus_per_node))), {}
+    for i in range(job.nodes):
+        where, names = f"machine {i + 1} of {job.nodes}", [task.name for task in tasks[i :: job.nodes]]
+        nodes = devices.on_machine(built.program, built.environment, names, gpus, where)
+        if left := devices.idle(nodes.values(), gpus):
+            idle[where] = len(left)
+    if gpus and sum(idle.values()) == job.nodes * len(gpus):
+        raise BadInput(
+            f"--gpus-per-node is {len(gpus)}, and all nodes of the program are on the CPU: leave it out, or give some "
+            "to a group by --gpus after --"
+        )
+    return ", ".join(f"{number} of {where}" for where, number in idle.items())
+
+
+def _warn(idle: str) -> None:
+    if idle:
+        print(f"warning: no node uses these GPUs, see deploy/ACCELERATORS.md: {idle}", file=sys.stderr)
 
 
 def _place(task: core.Task) -> str:
@@ -144,6 +175,8 @@ def _render_array(job: Job, sweep: Planned, left: Sequence[int]) -> str:
     for i in left:
         each = sweep.jobs[i]
         turns[i] = _turn(job, pathlib.Path(each.file), each.command(sweep.folder / each.name)[1:])
+    for idle in dict.fromkeys(turn.idle for turn in turns.values()):
+        _warn(idle)
     first = next(iter(turns.values()))
     if any(turn.command != first.command for turn in turns.values()):
         raise BadInput(f"some runs of {job.program} are one process for each machine, by --launch, and others are not")
@@ -162,8 +195,10 @@ def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
     check_nodes(built.program)
     tasks = core.plan(built.program)
     learners = sum(task.label == "learner" for task in tasks)
-    if job.gpus_per_node and learners > job.nodes:
-        raise BadInput(f"--nodes is {job.nodes}; {learners} learners with GPUs need a machine each")
+    if job.gpus_per_node and learners > job.nodes and "learner" not in devices.asked(built.program):
+        raise BadInput(
+            f"--nodes is {job.nodes}; {learners} learners with GPUs need a machine each, or --gpus learner=1 after --"
+        )
     places = job.nodes * job.tasks_per_node
     if len(tasks) > places:
         raise BadInput(

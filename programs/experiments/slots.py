@@ -10,10 +10,8 @@ from typing import NamedTuple
 
 import psutil
 
-from boonta.programs.wiring.machine import accelerators
+from boonta.programs.wiring.machine.accelerators import VISIBLE, visible_gpus
 from boonta.programs.wiring.run import BadInput
-
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,12 +68,7 @@ class Slot(NamedTuple):
 
 def this_machine() -> Machine:
     """The resources that this process may use. It starts no device, which would take the device's memory."""
-    visible = os.environ.get(VISIBLE)
-    if visible is None:
-        devices = tuple(map(str, range(len(accelerators.gpus()))))
-    else:
-        devices = tuple(name.strip() for name in visible.split(",") if name.strip() not in ("", "-1"))
-    return Machine(tuple(sorted(os.sched_getaffinity(0))), psutil.virtual_memory().total / 1e9, devices)
+    return Machine(tuple(sorted(os.sched_getaffinity(0))), psutil.virtual_memory().total / 1e9, visible_gpus())
 
 
 def require_sound(slots: Slots) -> None:

@@ -17,7 +17,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import Replay
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.variables import VariableServer
-from boonta.programs.wiring.run import Run
+from boonta.programs.wiring.run import Run, require_gpus
 from boonta.programs.wiring.run_folder.provenance import Inner
 from boonta.programs.wiring.supervision.restarts import Restarts
 
@@ -39,6 +39,8 @@ class Group:
       number: how many nodes it has.
       settings: arguments of the class's constructor besides those that every node gets, see `node_arguments`.
       restarts: when each of its nodes hangs, and how often it is started again; None is the run's `restarts`.
+      gpus: how many GPUs each of its nodes gets for itself where nodes have processes of their own; below 1 a share of
+        one GPU's memory, 0 for the CPU. None: what is usual for the role. The run's `gpus` override it.
     """
 
     label: str
@@ -46,10 +48,13 @@ class Group:
     number: int = 1
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     restarts: Restarts | None = None
+    gpus: float | None = None
 
     def __post_init__(self) -> None:
         if self.number < 1:
             raise ValueError(f"the number of {self.label} nodes is {self.number}; it must be at least 1")
+        if self.gpus is not None:
+            require_gpus(self.label, self.gpus)
 
     @property
     def is_called(self) -> bool:
@@ -65,7 +70,14 @@ class Group:
 
 
 def group(
-    node: type[Node], number: int = 1, /, *, label: str = "", restarts: Restarts | None = None, **settings: Any
+    node: type[Node],
+    number: int = 1,
+    /,
+    *,
+    label: str = "",
+    restarts: Restarts | None = None,
+    gpus: float | None = None,
+    **settings: Any,
 ) -> Group:
     """A group of nodes.
 
@@ -74,13 +86,14 @@ def group(
       number: how many nodes it has.
       label: the group's name; default: the class's role, such as "actor".
       restarts: when each node hangs, and how often it is started again; None is the run's `restarts`.
+      gpus: GPUs of each node, or a share of one, see `Group`.
       settings: arguments of the class's constructor; one that is None is left to the class's own default. An odd
         `num_envs` is stepped by one thread, since two that alternate have as many each.
     """
     chosen = {name: value for name, value in settings.items() if value is not None}
     if chosen.get("num_envs", 0) % 2 and "threads" in parameters(node):
         chosen.setdefault("threads", 1)
-    return Group(label or node.role or node.__name__.lower(), node, number, chosen, restarts)
+    return Group(label or node.role or node.__name__.lower(), node, number, chosen, restarts, gpus)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -67,6 +67,8 @@ class Run:
         policy; "sebulba", on one host, and "anakin" start again as a whole, from their newest snapshot. With number 0
         the first death of any node ends the run.
       process_env: environment variables of processes, as GROUP:NAME=VALUE; for "local_mp".
+      gpus: GPUs of each node of a group, as GROUP=NUMBER; for "local_mp". 0 is the CPU, 0.25 a quarter of one GPU's
+        memory.
       placement: the division of a process's devices; for "sebulba" and "anakin".
       hosts: the hosts that run the program together; for "sebulba" and "anakin".
     """
@@ -90,6 +92,7 @@ class Run:
     learners: int = 1
     restarts: Restarts = Restarts()
     process_env: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
     placement: Placement = Placement()
     hosts: Hosts = Hosts()
 
@@ -107,6 +110,11 @@ class Run:
             raise ValueError(
                 f"--process-env {self.process_env[0]!r} is for processes of its own; with --launch {self.launch} all "
                 "nodes share the launcher's: set the variable before the command"
+            )
+        if self.gpus_of_groups and self.launch != "local_mp":
+            raise ValueError(
+                f"--gpus {self.gpus[0]!r} is for processes of its own; with --launch {self.launch} all nodes share the "
+                "launcher's GPUs: leave it out"
             )
         again = dataclasses.replace(self.restarts, limit_s=None)  # A node that hangs ends any program.
         if self.launch in ("serial", "local_mt") and again not in (Restarts(), Restarts(number=0)):
@@ -128,6 +136,27 @@ class Run:
                     f"{field} is {number}; with --launch {self.launch} it must be 1: leave it out"
                     + (", or give --hosts.number" if has_hosts else "")
                 )
+
+    @property
+    def gpus_of_groups(self) -> dict[str, float]:
+        """The numbers that `gpus` has, by group.
+
+        Raises:
+          ValueError: it has something else.
+        """
+        found = {}
+        for word in self.gpus:
+            group, _, number = word.partition("=")
+            try:
+                found[group] = float(number)
+            except ValueError:
+                raise ValueError(f"--gpus {word!r} is not GROUP=NUMBER") from None
+            require_gpus(group, found[group])
+        return found
+
+    def variables(self, group: str) -> dict[str, str]:
+        """The environment variables that `process_env` gives to a group."""
+        return {name: value for label, name, value in map(override_of, self.process_env) if label == group}
 
     def path(self, name: str) -> str:
         """A path inside the run's folder."""
@@ -181,6 +210,21 @@ class Run:
         if self.hosts.number > 1 or self.launch == "local_mt":
             end_now(code)
         sys.exit(code)
+
+
+def override_of(word: str) -> tuple[str, str, str]:
+    """The group, name and value of an environment variable of `--process-env`; the group is empty if it is none."""
+    group, colon, assignment = word.partition(":")
+    name, equals, value = assignment.partition("=")
+    return (group, name, value) if colon and equals and name else ("", "", "")
+
+
+def require_gpus(group: str, number: float) -> None:
+    """Raises ValueError for a number of GPUs that no node can have."""
+    if not (0 <= number < 1 or (number >= 1 and float(number).is_integer())):  # NaN is refused, too.
+        raise ValueError(
+            f"{group}: gpus is {number:g}; it must be 0 for the CPU, a share of one GPU below 1, or a whole number"
+        )
 
 
 def checkpoints_of(workdir: pathlib.Path, which: Which) -> pathlib.Path:

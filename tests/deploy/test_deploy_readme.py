@@ -8,6 +8,7 @@ import textwrap
 
 from boonta.deploy import program, resources
 from boonta.programs.wiring.interpreters.local import ROLE_ENVIRONMENT
+from boonta.programs.wiring.machine import division
 from boonta.programs.wiring.run_folder.provenance import ROOT
 
 PAGE = (pathlib.Path(__file__).parents[2] / "deploy" / "README.md").read_text()
@@ -50,6 +51,11 @@ def test_the_page_on_accelerators_names_groups_and_nodes_as_they_are():
     assert variables[0]["learner"]["XLA_PYTHON_CLIENT_MEM_FRACTION"] == ".9"
     assert variables[0]["reanalyzer"]["JAX_PLATFORMS"] == variables[0]["actor"]["JAX_PLATFORMS"] == "cpu"
     assert variables[1]["learner"]["CUDA_VISIBLE_DEVICES"] == "1"
+    shares = [variables[2][label]["XLA_PYTHON_CLIENT_MEM_FRACTION"] for label in ("learner", "reanalyzer", "evaluator")]
+    assert shares == ["0.5", "0.25", "0.1"]
+    assert "next to `evaluator=0.25` the learner takes 56%" in ACCELERATORS
+    beside = division.divide({"learner": None, "evaluator": 0.25}, ("0",), "this machine")["learner"]
+    assert round(100 * float(beside[division.FRACTION])) == 56
     assert {label for label, one in ROLE_ENVIRONMENT.items() if "JAX_PLATFORMS" not in one} == {
         "learner", "inference", "reanalyzer"
     }  # fmt: skip

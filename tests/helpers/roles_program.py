@@ -30,18 +30,20 @@ class Inference(Board):
     role = "inference"
 
 
-def roles_program(run: RunFlags, machine: str = "/") -> Program:
+def roles_program(run: RunFlags, machine: str = "/", evaluators: int = 1) -> Program:
     """Counters.
 
     Args:
       run: the run's settings.
       machine: the folder with the files by which Linux shows accelerators.
+      evaluators: number of evaluators.
     """
     accelerators.ROOT = pathlib.Path(machine)
     nothing: Any = None
     agent = Agent(nothing, nothing, nothing, ())
-    nodes = (Board, Learner, Inference, Actor, Evaluator, Reanalyzer)
-    return Program("roles_program", run, agent, nothing, [group(Monitor, log_every_s=0.5), *map(group, nodes)])
+    nodes = (Board, Learner, Inference, Actor, Reanalyzer)
+    groups = [group(Monitor, log_every_s=0.5), *map(group, nodes), group(Evaluator, evaluators)]
+    return Program("roles_program", run, agent, nothing, groups)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ try:
     from launchpad import context
     from launchpad.launch import worker_manager
     from launchpad.launch.run_locally import launch_local_output_to_files
-    from launchpad.nodes.python.local_multi_processing import PythonProcess
 
     from boonta.programs.wiring.interpreters import worker
 except ImportError as error:
@@ -107,10 +106,28 @@ def _node(
         if group.node.role == "variables" and i:
             arguments["source"] = [before[group.names[0]].create_handle(answer_s) for answer_s in (ASK_S, None)]
         return _ServiceNode(group.node, limit_s, arguments, key)
-    return lp.PyClassNode(worker.construct, group.node, limit_s, **arguments)
+    return _Node(worker.construct, group.node, limit_s, **arguments)
 
 
-class _ServiceNode(lp.PyClassNode):
+class _Node(lp.PyClassNode):
+    """A node whose process has environment variables of its own; Launchpad has some for a whole group only.
+
+    Attributes:
+      environment: the variables, by name.
+    """
+
+    environment: Mapping[str, str] = {}
+
+    @staticmethod
+    def to_executables(nodes: Sequence[_Node], label: str, launch_context: context.LaunchContext) -> list[Any]:
+        made = lp.PyClassNode.to_executables(nodes, label, launch_context)
+        for node, command in zip(nodes, made):
+            if node.environment:  # Threads have none, and what is made of them are functions.
+                command.env_overrides.update(node.environment)
+        return made
+
+
+class _ServiceNode(_Node):
     """A node that others call; its handles become clients of it."""
 
     def __init__(self, node: type[Node], limit_s: float, arguments: Mapping[str, Any], key: str | None):
@@ -129,7 +146,7 @@ class _ServiceNode(lp.PyClassNode):
         return self._track_handle(handle)
 
 
-class _ReplayNode(lp.PyClassNode):
+class _ReplayNode(_Node):
     """A replay server; its handles become clients of it."""
 
     def __init__(self, node: type[Node], limit_s: float, **arguments: Any):
@@ -146,7 +163,7 @@ class _ReplayNode(lp.PyClassNode):
         return self._track_handle(worker.ReplayHandle(self._address, signature))
 
 
-class _LearnerNode(lp.PyClassNode):
+class _LearnerNode(_Node):
     """One of several learners, which meet at the address of the first one."""
 
     def __init__(self, group: Group, i: int, limit_s: float, first: Any, arguments: Mapping[str, Any]):
@@ -167,7 +184,7 @@ def launch(
 
     Args:
       program: the program; `program.run.launch` chooses processes or threads.
-      environment: environment variables of each group's processes.
+      environment: environment variables of each node's process, by the node's name; none for threads.
       logs: the folder for the processes' output.
       sockets: the folder, private to this user, for the nodes' Unix sockets.
 
@@ -176,16 +193,13 @@ def launch(
     """
     launchable = to_launchpad(program)
     for name, node in launchable.nodes.items():
+        node.environment = environment.get(name, {})
         if isinstance(node, _ServiceNode):
             node.address.bind(worker.Fixed(f"{UNIX}{sockets / name.replace('/', '-')}"))
     # Launchpad reads the variable for this folder when it is imported, which is too early.
     launch_local_output_to_files._LOGGING_DIR = str(logs)
-    processes = {group: PythonProcess(env=dict(variables)) for group, variables in environment.items()}
-    resources = processes if program.run.launch == "local_mp" else None
     with contextlib.redirect_stdout(io.StringIO()):  # Launchpad announces each file.
-        manager = lp.launch(
-            launchable.program, program.run.launch, local_resources=resources, terminal="output_to_files"
-        )
+        manager = lp.launch(launchable.program, program.run.launch, terminal="output_to_files")
     manager._disable_alarm()  # After a SIGTERM, the alarm would kill this process silently.
     atexit.unregister(manager.wait)  # It would raise a failure again that has been reported already.
     addresses = {name: each.resolve() for name, node in launchable.nodes.items() for each in node.addresses}
@@ -209,7 +223,7 @@ def _workers(
     for name, (title, i) in zip(names, places):
         handle = active[title][i]
         if isinstance(handle, subprocess.Popen):  # Its title is also the name of its log.
-            start = functools.partial(_start_again, active[title], i, environment[groups[name].label], logs / title)
+            start = functools.partial(_start_again, active[title], i, environment[name], logs / title)
             launched.append(workers.Process(name, handle, start, logs / title, meeting(groups[name])))
         else:
             launched.append(workers.Thread(name, handle.future))

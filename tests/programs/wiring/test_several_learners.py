@@ -94,7 +94,12 @@ def test_ways_to_run_with_one_learner_refuse_more(launch, instead):
 def test_learners_on_one_machine_do_not_fight_for_its_accelerators(tmp_path, monkeypatch):
     monkeypatch.setattr(accelerators, "gpus", lambda: ["a GPU"])
     groups = group(Learner), group(Actor)
-    with pytest.raises(BadInput, match="each would take all of its accelerators: give one, .* learner:JAX_PLATFORMS"):
+    with pytest.raises(BadInput, match="each would take all of its accelerators: give one, .* --gpus learner=1 "):
         local.prepare(program_of(tmp_path, *groups))
     local.prepare(program_of(tmp_path, *groups, process_env=("learner:JAX_PLATFORMS=cpu",)))
     local.prepare(program_of(tmp_path, *groups, number=1))
+    local.prepare(program_of(tmp_path, *groups, gpus=("learner=0",)))
+    with pytest.raises(BadInput, match="learner/1 asks for 1 GPU, for which this machine has no room"):
+        local.prepare(program_of(tmp_path, *groups, gpus=("learner=1",)))
+    monkeypatch.setattr(accelerators, "gpus", lambda: ["a GPU"] * 2)
+    local.prepare(program_of(tmp_path, *groups, gpus=("learner=1",)))
