@@ -20,8 +20,8 @@ class StopRule:
       updates: the run ends after so many updates of the learner.
       seconds: the run ends after so much wall time since the launch, with starting and compiling; parts before a
         resumption count, too.
-      eval_return: the run ends when the last evaluation has this mean return; of several evaluators, the mean over
-        them. The last checkpoint may be a few updates newer.
+      eval_return: the run ends when the last evaluation has this mean return, over all evaluators; the last checkpoint
+        may be a few updates newer.
       on_collapse: whether the run also ends, with exit code 3, when its health shows that learning has collapsed:
         entropy, returns or gradient; of a population, those of all members. On a platform that starts nodes one by one
         the code is 0.
