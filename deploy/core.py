@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from boonta.deploy.ending import Ending
+from boonta.nodes import metrics
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import require_free
 from boonta.nodes.rpc.wire import UNIX
@@ -196,7 +197,8 @@ def run(
         _require_free(task)
     else:
         servers = route.beyond(servers)
-    _await_servers(servers, task, reach_s)
+    with metrics.before_nodes(metrics.CONNECTING):
+        _await_servers(servers, task, reach_s)
     lone = alone.lone(launchable, task.name)
     instance = lone.node
     instance.build, instance.joined = build, task.joined

@@ -173,19 +173,22 @@ class Node:
         """Waits for `seconds`, or until the node is asked to stop."""
         self._stop.wait(seconds)
 
-    def wait_for(self, what: str, poll: Callable[[float], T | None], deadline_s: float = 3_600.0) -> T:
+    def wait_for(
+        self, what: str, poll: Callable[[float], T | None], deadline_s: float = 3_600.0, activity: str = "waiting for"
+    ) -> T:
         """Waits until `poll` returns a result.
 
         Args:
           what: the name of what the node waits for; the monitor shows it.
           poll: `(timeout in seconds) -> result, or None if it isn't there yet`.
           deadline_s: seconds after which waiting longer can't help; the monitor notices a dead node much sooner.
+          activity: the words before that name; an unusual kind of wait has its own, see `watch.pulse.UNLIMITED`.
 
         Raises:
           Stopped: the node was asked to stop.
           TimeoutError: the deadline passed.
         """
-        with self.stopwatch(f"waiting for {what}"):
+        with self.stopwatch(f"{activity} {what}"):
             end = time.monotonic() + deadline_s
             while not self.stopping:
                 result = poll(0.5)

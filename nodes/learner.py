@@ -22,7 +22,7 @@ from boonta.nodes.hosts.agreement import Agreement, SingleHost
 from boonta.nodes.hosts.coordination import own
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.learning.step import StepResult, allowed_lag, compile_step, priority_metrics, require_finite
-from boonta.nodes.metrics import start_seconds
+from boonta.nodes.metrics import CONNECTING, start_seconds
 from boonta.nodes.snapshots import image
 from boonta.nodes.snapshots.best import Best
 from boonta.nodes.snapshots.store import KEEP, Retention
@@ -105,11 +105,9 @@ class Learner(Node):
             )
         require_every_published(name, agent.tables, updates_per_step, publish_every)
         self._agent, self._spec = agent, spec
-        self._replay = replay
-        self._variables = variables
+        self._replay, self._variables = replay, variables
         self._folder, self._beside, self._start_from = pathlib.Path(folder), beside, start_from
-        self._seed = seed
-        self._devices = devices
+        self._seed, self._devices = seed, devices
         self._save_every_s, self._retention = save_every_s, retention
         self._updates_per_step, self._publish_every = updates_per_step, publish_every
         self._agreement: Agreement = SingleHost() if agreement is None else agreement
@@ -134,7 +132,8 @@ class Learner(Node):
             self._state, counts = self._checkpointer.resume(self._state, whole)
             resumed = self._agreement.resumed(counts)
             if self.monitor is not None and resumed is not None:
-                self.heartbeat()
+                with self.stopwatch(f"{CONNECTING} to the monitor"):
+                    self.heartbeat()
                 self.monitor.resume(self.name, resumed)
             self._updates = int(counts.get("updates", 0))
         self._has_results = False  # Whether an update of this process has.
@@ -147,7 +146,8 @@ class Learner(Node):
         self._finished = self._background.submit(self._finish, self._updates, first)
         self.settle()
         threading.Thread(target=self._keep_published, daemon=True).start()
-        self._dataset = self._replay.open_dataset(self._tables, over_batch, self._updates)
+        with self.stopwatch(f"{CONNECTING} to the tables"):
+            self._dataset = self._replay.open_dataset(self._tables, over_batch, self._updates)
         self._drawn: list[tuple[Batch, Drawn]] = []  # Batches of the next step.
         self._newest: tuple[Batch, Drawn] | None = None  # The batch that was drawn last.
         self.on_close(self._dataset.close)

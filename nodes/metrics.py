@@ -23,7 +23,8 @@ from boonta.nodes.snapshots import files
 FILE = "metrics.jsonl"
 STATUS = "status.json"  # What the monitor knew of each node a second ago, for `boonta report`.
 MEMBERS = "members.jsonl"  # The metrics of each member of a population.
-SHORT_S = 0.05  # Phases of a start that are shorter aren't worth a metric.
+SHORT_S = 0.05  # Phases of a start that are shorter aren't worth a metric, unless they are of interest to all.
+CONNECTING = "connecting"  # The first word of activities that wait for servers, or for others, to be there.
 SE = "_se"  # How the names of standard errors end; the mean has the same name without it.
 
 
@@ -94,15 +95,25 @@ class Stopwatch:
         return [running[-1] for running in self._running.values() if running]
 
 
+# What this process does before its nodes run: servers and other hosts may come minutes later.
+before_nodes = Stopwatch()
+
+
 def start_seconds(stopwatch: Stopwatch) -> dict[str, float]:
     """Metrics of how a process came to the first update of its node, which has just been made: in all, and by phase.
 
-    Imports, and whatever else came before the node's first activity, are the phase "importing".
+    All that connects, before the node runs and in it, is the phase "connecting". Imports, and whatever else came before
+    the node's first activity, are the phase "importing".
     """
     age = process_age()
-    phases = {name.replace(" ", "_"): seconds for name, seconds in stopwatch.seconds().items()}
+    phases: dict[str, float] = collections.defaultdict(float, {CONNECTING: 0.0})
+    for activities in (before_nodes.seconds(), stopwatch.seconds()):
+        for name, seconds in activities.items():
+            first = name.partition(" ")[0]
+            phases[CONNECTING if first == CONNECTING else name.replace(" ", "_")] += seconds
     phases["importing"] = max(0.0, age - sum(phases.values()))
-    return {"start_s": age, **{f"start_s/{name}": seconds for name, seconds in phases.items() if seconds >= SHORT_S}}
+    told = {name: seconds for name, seconds in phases.items() if seconds >= SHORT_S or name == CONNECTING}
+    return {"start_s": age, **{f"start_s/{name}": seconds for name, seconds in told.items()}}
 
 
 def process_age() -> float:

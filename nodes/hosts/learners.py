@@ -22,6 +22,7 @@ from boonta.nodes.base import AWAY_S, Node, Stopped
 from boonta.nodes.hosts import coordination
 from boonta.nodes.hosts.agreement import LOST, HostReport, Merged, SeveralHosts, merge
 from boonta.nodes.hosts.coordination import Hosts
+from boonta.nodes.metrics import CONNECTING
 from boonta.nodes.watch.calls import in_thread, polled
 
 OTHERS = "the other learners"  # What a learner waits for, in the monitor's lines.
@@ -83,7 +84,8 @@ class SeveralLearners(SeveralHosts):
         """Connects to the others, in a thread: it may take minutes, and must not outlast the program's end."""
         self._learner = learner
         met = in_thread(lambda: self._part.hosts.join(learner.build, folder))
-        learner.wait_for(OTHERS, functools.partial(polled, met), self._part.hosts.reach_s + 60.0)
+        reached = functools.partial(polled, met)
+        learner.wait_for(OTHERS, reached, self._part.hosts.reach_s + 60.0, f"{CONNECTING} to")
         if threading.current_thread() is threading.main_thread():  # JAX's coordination has taken SIGTERM over.
             signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM) or signal.SIG_DFL)
         with self._lock:

@@ -163,7 +163,8 @@ LEARNER = (
     ),
     Metric(
         "start_s/<phase>",
-        "The part of that which the learner's thread spent on an activity, or on imports.",
+        "The part of that which its process spent on imports, on connecting to servers and other hosts, and on each "
+        "activity of the learner's thread.",
         "seconds",
         "compiling is the largest",
     ),

@@ -20,7 +20,17 @@ SERVE_ON_S = 4.0  # Time that a server goes on once its launcher is gone: a call
 FIRST_TIME = 6  # Factor of an activity's limit for its first time, in which JAX may compile; none does in closing.
 PAUSE_S = 5.0  # A longer gap between heartbeats means that this process was stopped, or waited for the monitor.
 # The first words of activities that may take any time. All others are single acts, and have a limit.
-UNLIMITED = ("between", "compiling", "filling", "initialising", "resting", "restoring", "saving", "waiting")
+UNLIMITED = (
+    "between",
+    "compiling",
+    "connecting",
+    "filling",
+    "initialising",
+    "resting",
+    "restoring",
+    "saving",
+    "waiting",
+)
 
 
 def is_limited(activity: str) -> bool:

@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
+from boonta.nodes import metrics
 from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring import capacity
 from boonta.programs.wiring.command_line import faults
@@ -80,7 +81,8 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         trackers.start(run)
         with trackers.kept():
             reachable = _settle_network(run, arguments)
-        run.hosts.join(built_from(function, run, settings), run.workdir)
+        with metrics.before_nodes(metrics.CONNECTING):
+            run.hosts.join(built_from(function, run, settings), run.workdir)
         program = function(run=run, **settings)
         start = prepare(program)
         tight = capacity.check(program)

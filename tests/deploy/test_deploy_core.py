@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from boonta.deploy import core, program
+from boonta.nodes import metrics
 from boonta.nodes.monitor import Monitor
 from boonta.programs.wiring.command_line.arguments import split_flags
 from boonta.programs.wiring.joining import with_joined
@@ -150,6 +151,23 @@ def test_a_port_that_is_taken_is_named():
         launchable = core.bind(built.program, core.addresses_of({task: "127.0.0.1" for task in tasks}), "rpc.pem")
         with pytest.raises(OSError, match=rf"port {port} for monitor is in use here"):
             core.run(launchable, tasks[0], tasks, "", 1.0, None)
+
+
+@pytest.mark.cluster
+def test_waiting_for_servers_is_a_phase_of_the_start(monkeypatch):
+    """It comes before the node is made, whose own stopwatch would count it as importing."""
+    activities: list[str] = []
+
+    def wait(*given: object) -> None:
+        activities.append(metrics.before_nodes.longest()[0])
+        raise OSError("out of reach")
+
+    monkeypatch.setattr(core, "_await_servers", wait)
+    tasks = core.plan(light().program)
+    launchable = core.bind(light().program, core.addresses_of({task: "host" for task in tasks}), "rpc.pem")
+    with pytest.raises(OSError, match="out of reach"):
+        core.run(launchable, tasks[2], tasks, "", 1.0, None)
+    assert activities == ["connecting"]
 
 
 def bare(*groups) -> Program:

@@ -91,7 +91,14 @@ def _events(folder: pathlib.Path):
     return event_file_loader.LegacyEventFileLoader(str(file)).Load()
 
 
-def test_the_phases_of_a_start_add_up_to_it(monkeypatch):
+@pytest.fixture
+def before_nodes(monkeypatch) -> metrics.Stopwatch:
+    """What this process did before its nodes; other tests of this process have left something in the real one."""
+    monkeypatch.setattr(metrics, "before_nodes", metrics.Stopwatch())
+    return metrics.before_nodes
+
+
+def test_the_phases_of_a_start_add_up_to_it(monkeypatch, before_nodes):
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     stopwatch = metrics.Stopwatch()
@@ -100,6 +107,21 @@ def test_the_phases_of_a_start_add_up_to_it(monkeypatch):
     with stopwatch("publishing"):
         pass
     found = metrics.start_seconds(stopwatch)
-    assert set(found) == {"start_s", "start_s/importing", "start_s/restoring_the_checkpoint"}
+    assert set(found) == {"start_s", "start_s/connecting", "start_s/importing", "start_s/restoring_the_checkpoint"}
     assert found["start_s/restoring_the_checkpoint"] == 0.1
     assert sum(found.values()) == pytest.approx(2 * found["start_s"])
+
+
+def test_all_that_connects_is_one_phase_and_no_importing(monkeypatch, before_nodes):
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(metrics, "process_age", lambda: 10.0)
+    stopwatch = metrics.Stopwatch()
+    with before_nodes(metrics.CONNECTING):
+        now += 4.0
+    with stopwatch("starting"):
+        now += 1.0
+        with stopwatch("connecting to the other learners"):
+            now += 2.0
+    phases = {"start_s/connecting": 6.0, "start_s/starting": 1.0, "start_s/importing": 3.0}
+    assert metrics.start_seconds(stopwatch) == {"start_s": 10.0, **phases}

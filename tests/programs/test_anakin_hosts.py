@@ -50,6 +50,7 @@ def test_two_hosts_learn_as_one_with_two_devices_also_in_two_parts(tmp_path, kin
     last, second = (metrics.read(tmp_path / "two" / folder)[-1] for folder in ("", "hosts/1"))
     assert second["updates"] == 40
     assert [last[name] for name in same] == [counts[name] for name in same]
+    assert 0 < last["start_s/connecting"] < last["start_s"]
     assert last["eval_version"] == 40 and saved(tmp_path / "two" / "checkpoints" / "best") in (0, 20, 40)
     assert not (tmp_path / "two" / "hosts" / "1" / "checkpoints").exists()
 

@@ -53,6 +53,12 @@ def test_counters_and_checkpoints_are_those_of_the_whole(learned):
     assert not (learned / "two" / "hosts" / "1" / "checkpoints").exists()
 
 
+def test_meeting_the_other_host_is_a_phase_of_the_start(learned):
+    for folder in ("two", "two/hosts/1"):
+        row = metrics.read(learned / folder)[-1]
+        assert 0 < row["start_s/connecting"] < row["start_s"]
+
+
 def test_a_run_goes_on_with_another_number_of_hosts(learned):
     updates, _ = end(learned / "two")
     flags = ("--placement.threads", "2", "--num-envs", "12", "--allow-changes", "--stop.updates", str(updates + 5))

@@ -39,6 +39,7 @@ def test_they_learn_until_the_rule_and_resume_and_ctrl_c_saves(tmp_path):
     assert first >= 100 and "done: updates reached" in run.printed
     row = metrics.read(run.workdir)[-1]
     assert first - 2 <= row["updates"] <= first  # Each update is counted once.
+    assert 0 < row["start_s/connecting"] < row["start_s"]
     with Running(tmp_path, *TINY) as again:
         again.wait_until_it_works()
         again.end(signal.SIGINT)

@@ -118,10 +118,12 @@ def with_error(mean: float, error: float | None) -> str:
 
 
 def start(row: dict[str, float]) -> str:
-    """The time until the first update, the two longest of its phases, and what came from the cache."""
+    """The time until the first update, its two longest phases and connecting, and what came from the cache."""
     phases = {name.partition("/")[2]: value for name, value in row.items() if name.startswith("start_s/")}
-    longest = sorted(phases.items(), key=lambda phase: -phase[1])[:2]
-    shown = ", ".join(f"{name.replace('_', ' ')} {seconds:.1f}" for name, seconds in longest)
+    longest = sorted(phases, key=lambda name: -phases[name])
+    connects = phases.get(metrics.CONNECTING, 0.0) >= metrics.SHORT_S
+    chosen = longest[:2] + [name for name in longest[2:] if name == metrics.CONNECTING and connects]
+    shown = ", ".join(f"{name.replace('_', ' ')} {phases[name]:.1f}" for name in chosen)
     reused = f"; {row['reused_s']:.1f} s of compiling saved" if row.get("reused") else ""
     return f"{row['start_s']:.1f} s ({shown}{reused})"
 

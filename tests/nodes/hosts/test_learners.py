@@ -19,6 +19,7 @@ from boonta.nodes.hosts.learners import SeveralLearners, Uncounted
 from boonta.nodes.learner import Learner
 from boonta.nodes.snapshots.store import numbers
 from boonta.nodes.variables import VariableServer
+from boonta.nodes.watch import pulse
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.batches import Batches, BatchStore
 
@@ -187,6 +188,20 @@ def test_a_failed_update_says_that_another_learner_may_be_the_cause(posts, joins
         "by peer"  # fmt: skip
     for own in (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory"), ValueError("a bug")):
         assert one.explain(own) is own
+
+
+def test_meeting_the_others_is_connecting(posts, monkeypatch):
+    met = threading.Event()
+    monkeypatch.setattr(Hosts, "join", lambda self, built_from, folder: met.wait(DEADLINE_S))
+    agreement, node = SeveralLearners(Hosts("here:1", 2, 1)), Node("learner/1")
+    joining = futures.ThreadPoolExecutor(1).submit(agreement.join, node, "folder")
+    until = time.monotonic() + DEADLINE_S
+    while node.stopwatch.longest()[0] != "connecting to the other learners":
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    met.set()
+    joining.result(DEADLINE_S)
+    assert not pulse.is_limited("connecting to the other learners")  # Hosts start minutes apart.
 
 
 def test_an_update_that_takes_long_waits_for_the_other_learners(posts, joins, monkeypatch):

@@ -13,6 +13,8 @@ import pytest
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
+from boonta.nodes import metrics  # noqa: E402
+from boonta.nodes.hosts.coordination import Hosts  # noqa: E402
 from boonta.nodes.snapshots.store import SnapshotFolder  # noqa: E402
 from boonta.nodes.watch.stopping import StopRule  # noqa: E402
 from boonta.programs.impala import impala  # noqa: E402
@@ -164,6 +166,18 @@ def test_a_damaged_or_foreign_config_is_told_and_kept(capsys, tmp_path, found):
 def test_what_a_node_or_a_table_cannot_do_is_refused_before_anything_starts(capsys, tmp_path, flag, value, message):
     assert message in refused(capsys, "--workdir", str(tmp_path / "run"), flag, value)
     assert not (tmp_path / "run").exists()
+
+
+def test_meeting_other_hosts_is_a_phase_of_the_start(capsys, monkeypatch, tmp_path):
+    activities: list[str] = []
+
+    def join(*given: object) -> None:
+        activities.append(metrics.before_nodes.longest()[0])
+        raise OSError("nobody came")
+
+    monkeypatch.setattr(Hosts, "join", join)
+    assert "nobody came" in refused(capsys, "--workdir", str(tmp_path / "run"), "--launch", "sebulba")
+    assert activities == ["connecting"]
 
 
 def impala_refuses(capsys, function, *arguments: str) -> str:

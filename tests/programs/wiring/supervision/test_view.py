@@ -69,6 +69,9 @@ def test_a_start_is_told_with_its_longest_phases():
     row = {"start_s": 14.25, "start_s/importing": 4.0, "start_s/compiling": 9.5, "start_s/waiting_for_a_batch": 0.75}
     assert view.start(row | {"reused": 0.0, "reused_s": 0.0}) == "14.2 s (compiling 9.5, importing 4.0)"
     assert not view.waits(row)
+    connected = view.start(row | {"start_s/connecting": 0.5})
+    assert view.start(row | {"start_s/connecting": 0.01}) == view.start(row)
+    assert connected == "14.2 s (compiling 9.5, importing 4.0, connecting 0.5)"
     reused = view.start(row | {"reused": 3.0, "reused_s": 7.25})
     assert reused == "14.2 s (compiling 9.5, importing 4.0; 7.2 s of compiling saved)"
     assert "start" not in view.line(STATUS) and "start 14.2 s" in view.line({**STATUS, "row": {**STATUS["row"], **row}})
