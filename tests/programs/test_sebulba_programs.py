@@ -12,8 +12,11 @@ import pytest
 from boonta.agents import dqn, impala
 from boonta.agents.groups import Replay, Torso
 from boonta.envs.catch import Catch
+from boonta.envs.players import RandomPlayer
 from boonta.nodes import metrics
 from boonta.nodes.actor import Actor
+from boonta.nodes.arena import Arena
+from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.learner import Learner
 from boonta.programs.impala import impala as impala_program
@@ -24,6 +27,8 @@ from boonta.programs.wiring.command_line.arguments import parse
 from boonta.programs.wiring.interpreters.sebulba import build
 from boonta.programs.wiring.launch import Program, Run, group, main
 from boonta.tests.helpers.deadline import DEADLINE_S
+from boonta.tests.helpers.swap_parts import ENVS, make_agent
+from boonta.tests.helpers.swap_program import swap_program
 
 pytestmark = pytest.mark.once
 
@@ -79,6 +84,27 @@ def test_its_checkpoint_is_played(learned, capsys):
     folder, _ = learned
     play.play(folder)
     assert "in 9 env steps" in capsys.readouterr().out
+
+
+def test_an_arena_measures_self_play_in_matches(tmp_path):
+    flags = ["--env", "tic_tac_toe", "--agent", "muzero", "--stop.eval-return", "-1"]  # The first evaluation ends it.
+    with pytest.raises(SystemExit) as ended:
+        main(swap_program, ["--launch", "sebulba", "--workdir", str(tmp_path), *flags])
+    assert ended.value.code == 0
+    last = metrics.read(tmp_path)[-1]
+    assert last["eval_episodes"] >= 2 and "arena/elo" in last and last["env_steps"] > 0
+    assert sum(last[f"arena/random/{share}"] for share in ("win", "draw", "loss")) == pytest.approx(1.0)
+
+
+def test_of_several_hosts_the_first_has_the_arena():
+    agent = make_agent(ENVS["tic_tac_toe"], "dqn", 0)
+    groups = [group(Learner), group(Actor, num_envs=8), group(Arena, opponents={"random": RandomPlayer()})]
+    names = []
+    for index in (0, 1):
+        run = Run(launch="sebulba", hosts=Hosts("here:1", 2, index))
+        _, nodes = build(Program("play", run, agent, ENVS["tic_tac_toe"], groups))
+        names.append([node.name for node in nodes])
+    assert names == [["learner", "actor/0", "evaluator"], ["learner", "actor/0"]]
 
 
 @pytest.mark.parametrize(

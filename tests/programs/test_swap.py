@@ -96,6 +96,7 @@ RUNS = [(*choice, schedule) for choice in MATRIX for schedule in ("serial", "loc
 ALONE = [("catch", agent) for agent in ("impala", "muzero", "ppo", "dqn", "r2d2")]
 RUNS += [(*choice, "local", 0, schedule) for choice in ALONE for schedule in ("sebulba", "anakin")]
 RUNS += [("catch", "muzero", "local", 1, schedule) for schedule in ("sebulba", "anakin")]
+RUNS += [("tic_tac_toe", agent, "local", 0, "sebulba") for agent in ("muzero", "ppo", "dqn")]
 RUNS += [("pendulum", agent, "local", 0, "sebulba") for agent in ("sac", "td3", "impala", "ppo")]
 
 
