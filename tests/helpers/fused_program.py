@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from typing import Literal
 
+import jax
+import numpy as np
+
 from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
+from boonta.nodes.anakin import Anakin
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
 from boonta.nodes.reanalyzer import Reanalyzer
+from boonta.programs.wiring.interpreters import anakin
 from boonta.programs.wiring.launch import Program, Run, RunFlags, group, main
 from boonta.tests.helpers import fused
+
+
+class WritingAnakin(Anakin):
+    """Writes what each of this host's devices has of the learner's state in the end, beside the checkpoints."""
+
+    def start(self) -> None:
+        self.on_close(self._write_end)  # The node's own saving comes first.
+        super().start()
+
+    def _write_end(self) -> None:
+        leaves = jax.tree.leaves(self._state.learner)
+        copies = [np.asarray(shard.data) for leaf in leaves for shard in leaf.addressable_shards]
+        np.savez(self._folder.parent / f"end-{self._updates}-{jax.process_index()}.npz", *copies)
 
 
 def fused_program(
@@ -32,4 +50,5 @@ def fused_program(
 
 
 if __name__ == "__main__":
+    anakin.Anakin = WritingAnakin  # A program of actors and a learner has no say in which node takes their place.
     main(fused_program)

@@ -33,6 +33,17 @@ def checkpoint(folder, kind: str) -> tuple[list[np.ndarray], dict[str, float]]:
     return list(map(np.asarray, jax.tree.leaves(state))), counts
 
 
+def require_equal(folder, updates: int, hosts: int, devices: int = 1) -> None:
+    """All devices of all hosts hold the same learner state after the last update, bit by bit."""
+    held = [np.load(folder / f"end-{updates}-{index}.npz") for index in range(hosts)]
+    copies = [[host[name] for name in host.files] for host in held]
+    assert len(copies[0]) % devices == 0 and any(np.any(leaf != 0) for leaf in copies[0])
+    for i, leaf in enumerate(copies[0][::devices]):
+        for host in copies:
+            for copy in host[i * devices : (i + 1) * devices]:
+                assert (copy.dtype, copy.shape, copy.tobytes()) == (leaf.dtype, leaf.shape, leaf.tobytes())
+
+
 @pytest.mark.parametrize(
     "kind", ["replay", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("several", "impala"))]
 )
@@ -42,6 +53,7 @@ def test_two_hosts_learn_as_one_with_two_devices_also_in_two_parts(tmp_path, kin
     run(tmp_path / "two", 2, *flags, "--stop.updates", "40")
     run(tmp_path / "one", 1, *flags, "--stop.updates", "40", devices=2)
     (two, counts), (one, others) = checkpoint(tmp_path / "two", kind), checkpoint(tmp_path / "one", kind)
+    require_equal(tmp_path / "two", 40, hosts=2)
     for ours, theirs in zip(two, one, strict=True):
         np.testing.assert_array_equal(ours, theirs)  # Of two addends, in any order, the sum is the same.
     assert any(np.any(leaf != 0) for leaf in two)
@@ -63,6 +75,7 @@ def test_a_host_that_is_told_to_end_ends_both_after_the_same_update_saved(tmp_pa
     assert "host 1 was asked to end; a checkpoint is saved" in started.output(0)
     ends = [metrics.read(tmp_path / "run" / name)[-1]["updates"] for name in ("", "hosts/1")]
     assert ends == [saved(tmp_path / "run")] * 2
+    require_equal(tmp_path / "run", saved(tmp_path / "run"), hosts=2)
 
 
 @pytest.mark.slow
@@ -71,6 +84,7 @@ def test_eight_devices_learn_the_same_however_hosts_have_them(tmp_path, kind):
     flags = ("--kind", kind, "--stop.updates", "20")
     for hosts in (1, 2, 4):
         run(tmp_path / str(hosts), hosts, *flags, devices=8 // hosts)
+        require_equal(tmp_path / str(hosts), 20, hosts, 8 // hosts)
     (one, counts), *others = (checkpoint(tmp_path / str(hosts), kind) for hosts in (1, 2, 4))
     for leaves, counted in others:
         assert [counted[name] for name in ("updates", "env_steps", "episodes")] == [
