@@ -11,7 +11,9 @@ from boonta.nodes import metrics
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
+from boonta.nodes.inference import Inference  # noqa: E402
 from boonta.programs.wiring import launch  # noqa: E402
+from boonta.programs.wiring.interpreters import serial as interpreter  # noqa: E402
 from boonta.tests.helpers.inference_program import inference_program  # noqa: E402
 from boonta.tests.helpers.launched import finish, pids, running, start, wait_for_rows  # noqa: E402
 from boonta.tests.helpers.runs import undeclared  # noqa: E402
@@ -35,10 +37,18 @@ def test_one_thread_gives_the_same_run_twice(tmp_path):
     assert rows[0]["updates"] == 30 and rows[0]["inferences"] == rows[0]["env_steps"] / 2
 
 
-def test_actors_are_dealt_to_several_inference_nodes(tmp_path):
-    row = serial(tmp_path, "--stop.updates", "30", "--inference", "2")
+def test_actors_are_dealt_to_several_inference_nodes(tmp_path, monkeypatch):
+    """The first one acts for actors 0 and 2, the second for actor 1, each of which has two groups."""
+    nodes, build = [], interpreter.build
+    monkeypatch.setattr(interpreter, "build", lambda program: nodes.extend(build(program)) or nodes)
+    row = serial(tmp_path, "--stop.updates", "30", "--inference", "2", "--actors", "3")
     assert row["updates"] == 30 and row["inferences"] == row["env_steps"] / 2
     assert {"rss_mb/inference/0", "rss_mb/inference/1"} <= set(row)
+    acting = [node for node in nodes if isinstance(node, Inference)]
+    groups = [sorted(name for lane in node._lanes for name in lane.groups) for node in acting]
+    assert groups == [["actor/0/0", "actor/0/1", "actor/2/0", "actor/2/1"], ["actor/1/0", "actor/1/1"]]
+    own = [node.report()["counts"]["inferences"] for node in acting]
+    assert min(own) > 0 and sum(own) == row["inferences"]
 
 
 def require_inferences(workdir) -> None:

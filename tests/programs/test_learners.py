@@ -94,3 +94,14 @@ def test_impala_reaches_catchs_bar_with_two_learners_and_two_replay_servers(tmp_
     flags = ("--learners", "2", "--replay-servers", "2", "--stop.eval-return", "0.95", "--stop.seconds", "400")
     with Running(tmp_path, "programs/impala.py", "catch", *flags) as run:
         assert "done: eval_return reached" in run.finish(0, 460.0)
+
+
+@pytest.mark.slow
+def test_inference_nodes_act_with_the_params_that_the_first_of_two_learners_publishes(tmp_path):
+    flags = ("--learners", "2", "--inference", "2", "--stop.updates", "100")
+    with Running(tmp_path, "tests/helpers/inference_program.py", *flags) as run:
+        assert "done: updates reached" in run.finish(0)
+        assert {*LEARNERS, "inference/0", "inference/1"} < set(run.pids)
+    row = metrics.read(run.workdir)[-1]
+    assert row["updates"] >= 98 and row["inferences"] > 0
+    assert row["policy_lag_max"] < row["updates"]  # They have had newer params than the first.

@@ -6,14 +6,22 @@ import concurrent.futures
 import functools
 import tempfile
 import time
+import types
 
 import pytest
 
+from boonta.envs.catch import Catch
+from boonta.nodes.hosts import coordination
+from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.inference import Inference
+from boonta.nodes.learner import Learner
 from boonta.nodes.metrics import process_age
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.variables import VariableServer
 from boonta.nodes.watch.stopping import StopRule
+from boonta.tests.helpers import tiny
+from boonta.tests.helpers.batches import Batches
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.cluster
 
@@ -69,3 +77,36 @@ def test_a_node_serves_what_it_lists_and_no_more_while_it_runs(tmp_path):
         with pytest.raises(DeadlineExceeded):
             client.status()
     assert seen == ["", "called"]
+
+
+class Published(VariableServer):
+    """Remembers each publication."""
+
+    def __init__(self):
+        super().__init__("variables")
+        self.versions: list[int] = []
+
+    def put(self, version: int, packed: bytes) -> None:
+        super().put(version, packed)
+        self.versions.append(version)
+
+
+def test_of_several_learners_only_the_first_publishes(tmp_path, monkeypatch):
+    """Both start here, which publishes the first params; every later publication goes the same way."""
+    from boonta.nodes.tables.reverb.store import ReverbStore
+    from boonta.programs.wiring.interpreters import worker
+
+    monkeypatch.setattr(Hosts, "join", lambda self, built_from, folder: None)
+    monkeypatch.setattr(coordination, "post", lambda key, value: None)
+    monkeypatch.setattr(ReverbStore, "open_dataset", lambda self, tables, sharding, updates: Batches(tables, sharding))
+    agent, published = tiny.make(Catch().spec), Published()
+    given = {"agent": agent, "spec": Catch().spec, "variables": published, "folder": str(tmp_path), "devices": 1}
+    for i, versions in ((1, []), (0, [0])):
+        handles = {"replay": ReverbStore([]), "monitor": types.SimpleNamespace(report_end=None)}
+        meeting = worker.Meeting("here:1", 2, i)
+        made = worker.construct(Learner, 300.0, name=f"learner/{i}", agreement=meeting, **handles, **given)
+        made.monitor = None  # It has none that answers.
+        made.start()
+        made._finished.result(DEADLINE_S)
+        made._stop.set()
+        assert published.versions == versions
