@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.snapshots import files
 from boonta.nodes.watch import pulse
 from boonta.nodes.watch.reporter import Reporter
 
@@ -162,6 +163,8 @@ class Node:
         error = traceback.TracebackException(type(self._error), self._error, None)
         error.__notes__ = None  # type: ignore[attr-defined]  # JAX's note is about tracebacks, and this has none.
         cause = "".join(error.format_exception_only()).strip()
+        if files.is_full(self._error) and files.FULL not in cause:  # Of a user's own write, only they know the file.
+            cause += f": {files.FULL}"
         return f"{self.name} failed while {vars(self._error).get('activity', 'stepping')}: {cause}"
 
     def fail(self, error: BaseException) -> None:

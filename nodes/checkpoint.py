@@ -19,6 +19,7 @@ from jax.experimental import multihost_utils
 from boonta.agents.base import Nest
 from boonta.nodes.hosts import coordination
 from boonta.nodes.snapshots import schema
+from boonta.nodes.snapshots.files import FULL
 from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder, print_warning
 
 SAVE_DEADLINE_S = 1_800.0  # Time that other hosts wait for the first one's save, and a thread for another's.
@@ -34,6 +35,13 @@ _TYPES = ocp.type_handlers.create_type_handler_registry(
     (jax.Array, ocp.type_handlers.ArrayHandler(use_replica_parallel=False)),
     (np.ndarray, ocp.type_handlers.NumpyHandler()),
 )
+
+
+def unsaved(error: OSError) -> OSError:
+    """The failure of a run whose last checkpoint can't be saved; no later save comes, so it says what is left."""
+    first = "make room there: " if FULL in str(error) else ""
+    kept = "those before it are kept, and the run goes on from the newest if it is started again"
+    return OSError(f"{error}; {first}{kept}")
 
 
 class Checkpointer:

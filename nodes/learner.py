@@ -17,7 +17,7 @@ from boonta.agents.base import Agent, Batch
 from boonta.agents.metrics import expanded
 from boonta.envs.base import EnvSpec
 from boonta.nodes.base import AWAY_S, Node
-from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.checkpoint import Checkpointer, unsaved
 from boonta.nodes.hosts.agreement import Agreement, SingleHost
 from boonta.nodes.hosts.coordination import own
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
@@ -282,7 +282,7 @@ class Learner(Node):
                 self._checkpointer.save(self._updates, self._state, self._counters(), beside=self._beside)
             except OSError as error:
                 if last:
-                    raise
+                    raise unsaved(error) from error
                 self.warn(f"{error}; the next save is in {self._save_every_s:.0f} s")
             if self._agreement.first:
                 self._best.write()

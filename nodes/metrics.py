@@ -178,7 +178,8 @@ class Appended:
         try:
             self._write()
         except OSError as error:
-            self._warn(f"{self._path} can't be written: {error}; what belongs there is kept until it can")
+            why = files.fullness(self._path, error)
+            self._warn(f"{self._path} can't be written: {why}; what belongs there is kept until it can")
 
     def close(self) -> None:
         """Writes what waits, and closes the file.
@@ -188,6 +189,10 @@ class Appended:
         """
         try:
             self._write()
+        except OSError as error:
+            why = files.fullness(self._path, error)
+            lost = f"the last {len(self._waiting):,} bytes that belong there are lost, what is there is kept"
+            raise OSError(f"{self._path} can't be written: {why}; {lost}") from error
         finally:
             if self._file is not None:
                 self._file.close()

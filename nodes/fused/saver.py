@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent import futures
 
-from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.checkpoint import Checkpointer, unsaved
 from boonta.nodes.fused import fusion
 from boonta.nodes.snapshots import image
 
@@ -62,4 +62,7 @@ class Saver:
         self.begin(updates, state, counts)
         saved, self._saved = self._saved, None
         assert saved is not None
-        saved.result()
+        try:
+            saved.result()
+        except OSError as error:
+            raise unsaved(error) from error

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import pathlib
+import shutil
 from typing import Any
 
 BLOCK = 1 << 20
+FULL = "its disk is full"  # Words of every failure for want of room, which starting again doesn't mend.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_whole(path: pathlib.Path, content: bytes, synced: bool = True) -> None:
@@ -18,14 +22,37 @@ def write_whole(path: pathlib.Path, content: bytes, synced: bool = True) -> None
       path: the file.
       content: all of it.
       synced: whether to wait until the content is on the disk, so that it survives a power cut, too.
+
+    Raises:
+      OSError: it can't be written, and is as it was before.
     """
     fresh = path.with_name(path.name + ".new")
-    with open(fresh, "wb") as file:
-        file.write(content)
-        if synced:
-            file.flush()
-            os.fsync(file.fileno())
-    fresh.replace(path)
+    try:
+        with open(fresh, "wb") as file:
+            file.write(content)
+            if synced:
+                file.flush()
+                os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        fresh.unlink(missing_ok=True)  # What there was room for is of no use.
+        raise OSError(f"{path} can't be written: {fullness(path, error)}; make room there") from error
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a disk without room, or a user's share of it, is the cause. Libraries say so in words alone."""
+    return getattr(error, "errno", None) in NO_ROOM or any(os.strerror(each) in str(error) for each in NO_ROOM)
+
+
+def fullness(path: pathlib.Path, error: BaseException) -> str:
+    """The reason for a file or folder that can't be written; of a full disk also how much room is there."""
+    if not is_full(error):
+        return str(error)
+    usage = shutil.disk_usage(next(each for each in (path, *path.absolute().parents) if each.exists()))
+    cause = str(error) if isinstance(error, OSError) else os.strerror(errno.ENOSPC)  # Those of libraries fill a page.
+    return f"{FULL}, {usage.free / 1e6:,.1f} MB of {usage.total / 1e6:,.1f} MB are free: {cause}"
 
 
 def sync(path: pathlib.Path) -> None:

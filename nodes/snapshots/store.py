@@ -204,6 +204,10 @@ class SnapshotFolder:
             manifest.write(self.new, number, beside)
             self._take(number, replaces)
             self._prune(number)
+        except Exception as error:
+            if files.FULL in str(error) or not files.is_full(error):
+                raise
+            raise OSError(files.fullness(self.folder, error)) from error
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -214,7 +218,8 @@ class SnapshotFolder:
         free = shutil.disk_usage(self.folder).free
         if free < (last or expected):
             need = f"the last {self._what} took" if last else f"this {self._what} may take"
-            raise OSError(f"{self.folder} has {free / 1e6:,.1f} MB free, and {need} {(last or expected) / 1e6:,.1f} MB")
+            taken = f"{(last or expected) / 1e6:,.1f} MB"
+            raise OSError(f"{self.folder} has {free / 1e6:,.1f} MB free, and {need} {taken}: {files.FULL}")
 
     def _take(self, number: int, replaces: bool) -> None:
         """Moves the new snapshot to its place, unless there is a sound one of the same number that stays."""

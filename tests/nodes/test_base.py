@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import re
 import threading
 import time
@@ -229,6 +230,14 @@ def test_a_periodic_node_is_ready_only_when_due(monkeypatch):
     node.step()
     assert 900 < slept[0] <= 1_000
     assert not node.ready()
+
+
+def test_a_write_of_ones_own_that_finds_no_room_is_told_as_a_full_disk():
+    node = Node("logger")
+    node.fail(OSError(errno.ENOSPC, "No space left on device"))
+    assert node.own_failure == (
+        "logger failed while stepping: OSError: [Errno 28] No space left on device: its disk is full"
+    )
 
 
 def test_a_periodic_node_that_was_busy_rests_for_its_share_of_the_time():

@@ -9,6 +9,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from boonta.nodes.snapshots.files import FULL
+
 SAME_EXCEPTION = 3  # Restarts don't help if a node raises the same exception so many times in a row.
 
 
@@ -78,14 +80,14 @@ def decide(name: str, policy: Restarts, deaths: Sequence[Death]) -> Decision:
     """Decides what follows from the last of a node's deaths, which are given oldest first.
 
     An exception from before the node ever worked ends the program at once: nothing would be different the next time,
-    and bad input should not take minutes to be reported. The same exception, whatever numbers are in it, ends it when
-    it is raised a third time in a row.
+    and bad input should not take minutes to be reported. So does a full disk, in which only people make room. The same
+    exception, whatever numbers are in it, ends it when it is raised a third time in a row.
     """
     last = deaths[-1]
     before = [death for death in deaths[:-1] if death.at > last.at - policy.window_s]
     tail = [*before, last][-SAME_EXCEPTION:]
     same = {_kind(death) for death in tail} if all(death.raised for death in tail) else set()
-    if policy.number == 0 or (last.raised and not last.worked):
+    if policy.number == 0 or (last.raised and not last.worked) or FULL in last.cause:
         why = ""
     elif len(tail) == SAME_EXCEPTION and len(same) == 1:
         why = f"; it has done so {SAME_EXCEPTION} times in a row"

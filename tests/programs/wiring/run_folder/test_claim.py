@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pathlib
@@ -41,6 +42,15 @@ def write_snapshot(folder, number):
 
 def test_a_folder_in_use(tmp_path):
     with claim(tmp_path), pytest.raises(BadInput, match="is in use by another process"):
+        claim(tmp_path)
+
+
+def test_a_folder_on_a_full_disk(tmp_path, monkeypatch):
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=f"{tmp_path / schema.CONFIG} can't be written: its disk is full, .* make room"):
         claim(tmp_path)
 
 

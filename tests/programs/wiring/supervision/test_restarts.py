@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from boonta.nodes.snapshots.files import FULL
 from boonta.programs.wiring.supervision.restarts import Death, History, Restarts, decide
 
 POLICY = Restarts(number=3, window_s=100.0, backoff_s=1.0)
@@ -55,6 +56,11 @@ def test_the_same_signal_is_no_exception():
 def test_an_exception_before_any_work_ends_the_program_at_once():
     assert decide("actor/0", POLICY, [raised(0.0, worked=False)]).failure == f"actor/0 {BROKEN.format(0)}"
     assert decide("actor/0", POLICY, [Death(0.0, "was killed by SIGKILL while starting", worked=False)]).failure == ""
+
+
+def test_a_full_disk_ends_the_program_at_once():
+    cause = f"failed: monitor failed while closing: OSError: metrics.jsonl can't be written: {FULL}, 0.0 MB are free"
+    assert decide("impala", POLICY, [Death(0.0, cause, raised=True)]).failure == f"impala {cause}"
 
 
 def test_without_restarts_the_first_death_is_the_failure():
