@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import pathlib
 import re
 import sys
 from typing import Any
@@ -20,6 +21,14 @@ def named(name: str) -> Any:
       ImportError: the module can't be imported, or has nothing of that name.
     """
     module, _, attribute = name.partition(":")
+    if module.endswith(".py") or os.sep in module:
+        path = pathlib.PurePath(module).with_suffix("")
+        inside = not path.is_absolute() and ".." not in path.parts
+        form = f"{'.'.join(path.parts) if inside else path.name}:{attribute}"
+        raise ImportError(
+            f"{module!r} is a file, and what is wanted is a module on the import path, such as {form!r}; it is "
+            f"looked for in the folder of the command, too, {os.getcwd()}"
+        )
     if os.getcwd() not in sys.path:  # A script has its own folder there, not the one that it was called from.
         sys.path.append(os.getcwd())
     try:

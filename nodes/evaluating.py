@@ -43,6 +43,7 @@ class Evaluating(Periodic):
 
     role = "evaluator"
     keeps_nothing = True
+    waits_itself = True  # For a counter of the program, or for its share of the time.
 
     def __init__(
         self,

@@ -14,7 +14,9 @@ import jax
 from boonta.agents.base import Agent
 from boonta.envs.base import Env
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.schema import checked
+from boonta.nodes.snapshots.store import glance
 from boonta.programs.wiring.command_line.arguments import load, parse
 from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of
@@ -108,4 +110,9 @@ def restored(agent: Agent, workdir: pathlib.Path, which: Which) -> tuple[Any, di
     except FileNotFoundError:
         why = ", since no evaluation was made: leave --which out" if which == "best" else ""
         raise BadInput(f"{workdir} has no {which} checkpoint yet{why}") from None
+    except Unsound as error:
+        best, _ = glance(checkpoints_of(workdir, "best"))
+        if which == "best" or best is None:
+            raise
+        raise Unsound(f"{error}; --which best takes the one with the best evaluation, which is sound") from error
     return agent.update.params(state), counts

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import re
 import threading
 import time
@@ -230,22 +229,6 @@ def test_a_periodic_node_is_ready_only_when_due(monkeypatch):
     node.step()
     assert 900 < slept[0] <= 1_000
     assert not node.ready()
-
-
-def test_a_write_of_ones_own_that_finds_no_room_is_told_as_a_full_disk():
-    node = Node("logger")
-    node.fail(OSError(errno.ENOSPC, "No space left on device"))
-    assert node.own_failure == (
-        "logger failed while stepping: OSError: [Errno 28] No space left on device: its disk is full"
-    )
-
-
-def test_a_periodic_node_that_was_busy_rests_for_its_share_of_the_time():
-    node = Periodic("evaluator", every_s=0.0)
-    node.rest_after(500.0, max_share=1.0)
-    assert node.ready()
-    node.rest_after(500.0, max_share=0.25)
-    assert 1_400 < node._due - time.monotonic() <= 1_500
 
 
 def test_the_late_end_of_a_life_says_nothing_of_the_next(tmp_path):

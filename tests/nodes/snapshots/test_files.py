@@ -9,6 +9,7 @@ import pathlib
 import pytest
 
 from boonta.nodes import metrics
+from boonta.nodes.base import Node
 from boonta.nodes.snapshots import files, manifest
 from boonta.nodes.snapshots.store import SnapshotFolder, numbers
 
@@ -81,3 +82,11 @@ def test_rows_without_room_wait_and_in_the_end_it_is_said_which_file_loses_how_m
         assert warning.startswith(f"{DEVICE} can't be written: {files.FULL}, ") and warning.endswith(kept)
     with pytest.raises(OSError, match=rf"^{DEVICE} can't be written: {FULL}.*; the last 8 bytes that belong there"):
         rows.close()
+
+
+def test_a_write_of_ones_own_that_finds_no_room_is_told_as_a_full_disk():
+    node = Node("logger")
+    node.fail(OSError(errno.ENOSPC, "No space left on device"))
+    assert node.own_failure == (
+        "logger failed while stepping: OSError: [Errno 28] No space left on device: its disk is full"
+    )

@@ -133,6 +133,21 @@ def test_one_of_your_own_is_found_where_the_command_was_given(tmp_path, monkeypa
     assert environments.make_env("an_env_of_mine:small") == Catch(6, 3)
 
 
+@pytest.mark.parametrize(
+    ("file", "module"),
+    [
+        ("my_point.py", "my_point"),
+        ("./my_point.py", "my_point"),
+        ("worlds/my_point", "worlds.my_point"),
+        ("/elsewhere/my_point.py", "my_point"),
+    ],
+)
+def test_a_file_in_the_place_of_a_module_is_refused_with_the_form_that_is_wanted(file, module):
+    told = f"'{file}' is a file, and what is wanted is a module on the import path, such as '{module}:Point'"
+    with pytest.raises(BadInput, match=told):
+        environments.make_env(f"{file}:Point")
+
+
 def test_one_of_your_own_that_takes_arguments_is_refused(tmp_path, monkeypatch):
     (tmp_path / "an_env_with_arguments.py").write_text("def make(num_envs, seed):\n    raise AssertionError\n")
     monkeypatch.syspath_prepend(tmp_path)

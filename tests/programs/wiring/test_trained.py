@@ -50,8 +50,19 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_word_and_if_none_is_sound_no
     assert int(params_of(agent, folder)["number"][0]) == 1
     assert "warning: checkpoint 1 is used, since newer ones are not sound: " in capsys.readouterr().err
     flip(folder / "checkpoints" / "1" / "state" / "_METADATA")
-    with pytest.raises(ValueError, match=r"no checkpoint in .* is sound: .*/2: state/_METADATA is altered"):
+    with pytest.raises(ValueError, match=r"no checkpoint in .* is sound: .*/2: state/_METADATA is altered") as raised:
         params_of(agent, folder)
+    assert "--which best" not in str(raised.value)  # There is none.
+
+
+def test_where_no_checkpoint_but_the_best_is_sound_it_is_named(tmp_path):
+    folder = nim_program.make_run(tmp_path / "run", 1)
+    agent, _ = agent_and_env(folder)
+    Checkpointer(folder / "checkpoints" / "best").save(2, jax.tree.map(jax.numpy.asarray, nim.params(2)), {})
+    flip(folder / "checkpoints" / "1" / "state" / "_METADATA")
+    with pytest.raises(ValueError, match=r"no checkpoint in .* is sound: .*; --which best takes the one with the best"):
+        params_of(agent, folder)
+    assert int(params_of(agent, folder, "best")["number"][0]) == 2
 
 
 @dataclasses.dataclass(frozen=True)

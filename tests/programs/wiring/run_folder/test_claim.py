@@ -20,7 +20,7 @@ from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import Origin
 from boonta.programs.wiring.run_folder.folder import claim_workdir
-from boonta.tests.helpers import run_folders
+from boonta.tests.helpers import archives, run_folders
 
 pytestmark = pytest.mark.once
 ORIGIN = pydantic.TypeAdapter(Origin)
@@ -52,6 +52,14 @@ def test_a_folder_on_a_full_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=f"{tmp_path / schema.CONFIG} can't be written: its disk is full, .* make room"):
         claim(tmp_path)
+
+
+def test_a_folder_of_an_archive_is_refused_and_stays_as_it_is(tmp_path):
+    archives.make(tmp_path)
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(BadInput, match=f"{tmp_path} is the folder of an archive, as its index.json shows: choose"):
+        claim(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == before and "index.json" in before
 
 
 def test_a_folder_of_another_program(tmp_path):
