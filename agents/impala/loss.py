@@ -44,7 +44,8 @@ def impala_loss(
     policy = head.distribution(outputs.logits[:-1])  # [T, B]
     log_pi_a = policy.log_prob(action_tm1)  # [T, B]
     log_mu_a = head.distribution(steps.extras.logits[:-1]).log_prob(action_tm1)  # [T, B]
-    rho_tm1 = mask_tm1 * jnp.exp(log_pi_a - log_mu_a)
+    # Where there was no transition, the action may be impossible, and its weight infinite.
+    rho_tm1 = jnp.where(mask_tm1 > 0, jnp.exp(log_pi_a - log_mu_a), 0.0)
     v_tm1, v_t = outputs.value[:-1], outputs.value[1:]
     trace = v_trace(v_tm1, v_t, reward_t, discount_t, rho_tm1, config.clip_rho, config.trace_lambda)
     mean, transitions = mean_over(mask_tm1), number_of(mask_tm1)

@@ -10,6 +10,7 @@ import pytest
 
 from boonta.agents.actor_policy import Extras
 from boonta.agents.base import Batch, Steps
+from boonta.agents.distributions import ILLEGAL
 from boonta.agents.heads import categorical
 from boonta.agents.impala import Config
 from boonta.agents.impala.loss import impala_loss
@@ -171,6 +172,19 @@ def test_masked_rows_teach_nothing():
     after, _ = gradients(params, batch, entropy_cost=0.01)
     jax.tree.map(np.testing.assert_array_equal, before, after)
     assert not np.any(before["value"][3]) and not np.any(before["logits"][3])
+
+
+def test_an_action_on_last_may_be_impossible_to_the_policy_that_acted():
+    params, batch = random_batch(np.random.default_rng(0), ends=(3,))
+    # It isn't compiled as a whole: XLA makes a choice of a product with a mask, and 0 * inf is 0 then.
+    loss = functools.partial(
+        impala_loss, network=TABULAR, head=categorical(2), config=Config(frame_stack=1, reward_clip="none")
+    )
+    before, _ = loss(params, None, batch)
+    np.put_along_axis(batch.steps.extras.logits[3], batch.steps.action[3][:, None], ILLEGAL, axis=-1)
+    after, (_, metrics, _) = loss(params, None, batch)
+    assert before == after
+    assert np.isfinite(metrics["rho"])
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
