@@ -18,8 +18,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import pathlib
+import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import jax
 import numpy as np
@@ -78,9 +79,8 @@ class ArchiveWriter:
     """
 
     def __init__(self, folder: pathlib.Path, env: Env, chunk_steps: int = CHUNK_STEPS):
+        require_empty(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise ValueError(f"{folder} is not empty; an archive needs a folder of its own")
         self._folder = folder
         self._env = env
         self._chunk_steps = chunk_steps
@@ -146,6 +146,35 @@ class ArchiveWriter:
         episodes = sum(complete(held) for held in self._held)
         self._chunks.append(Chunk(file, len(number), len(lengths), episodes, hashlib.sha256(content).hexdigest()))
         self._held, self._held_steps, self._held_bytes = [], 0, 0
+
+
+def write_archive(out: pathlib.Path, env: Env, trajectories: Iterable[Steps]) -> Index:
+    """Writes trajectories as an archive, which is there as a whole or not at all.
+
+    Args:
+      out: the archive's folder; it must not exist yet or be empty.
+      env: the environment in which they were recorded.
+      trajectories: episodes, or parts of them, leaves [T, ...].
+
+    Raises:
+      ValueError: the folder is not empty, there is no trajectory, or one can't be added, see `ArchiveWriter`.
+    """
+    require_empty(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as folder:
+        unfinished = pathlib.Path(folder) / "archive"
+        writer = ArchiveWriter(unfinished, env)
+        for trajectory in trajectories:
+            writer.add(trajectory)
+        index = writer.close()
+        unfinished.rename(out)
+    return index
+
+
+def require_empty(out: pathlib.Path) -> None:
+    """Raises ValueError if a new archive can't be put there."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"{out} is not an empty folder; an archive needs one of its own")
 
 
 def open_archive(folder: pathlib.Path, env: Env, signature: Steps, skip_broken: bool = False) -> Archive:

@@ -9,9 +9,10 @@ import pathlib
 
 import tyro
 
+from boonta.nodes.archive.files import require_empty
 from boonta.nodes.archive.index import summary
 from boonta.programs.tools.datasets import rlds
-from boonta.programs.tools.datasets.episodes import require_empty, write
+from boonta.programs.tools.datasets.episodes import write
 from boonta.programs.tools.datasets.minari import MinariDataset
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.environments import make_env

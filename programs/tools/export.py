@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Iterator
 
 import tyro
 
+from boonta.agents.base import Steps
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.archive.episodes import stitch
-from boonta.nodes.archive.files import ArchiveWriter
+from boonta.nodes.archive.files import write_archive
 from boonta.nodes.archive.index import Index, summary
 from boonta.nodes.snapshots.store import TABLES
 from boonta.nodes.tables import contract
@@ -56,14 +58,14 @@ def archive(workdir: pathlib.Path, out: pathlib.Path) -> Index:
         raise BadInput(
             f"{workdir} has no replay checkpoint; a run writes one when it ends, with --launch sebulba and anakin none"
         )
-    writer = ArchiveWriter(out, env)
-    for checkpoint in checkpoints:  # All that a slot has written went to one replay server.
-        sequences = recorded(checkpoint, table, step_shapes(agent, env.spec))
-        # A recurrent state belongs to a sequence, not to an episode.
-        sequences = (steps._replace(core=()) for steps in sequences)
-        for trajectory in stitch(sequences, contract.overlap(table)):
-            writer.add(trajectory)
-    return writer.close()
+
+    def trajectories() -> Iterator[Steps]:
+        for checkpoint in checkpoints:  # All that a slot has written went to one replay server.
+            sequences = recorded(checkpoint, table, step_shapes(agent, env.spec))
+            # A recurrent state belongs to a sequence, not to an episode.
+            yield from stitch((steps._replace(core=()) for steps in sequences), contract.overlap(table))
+
+    return write_archive(out, env, trajectories())
 
 
 def main() -> None:

@@ -6,8 +6,7 @@ Glossary of shapes: T env steps of an episode.
 from __future__ import annotations
 
 import pathlib
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +15,7 @@ from dm_env import specs
 
 from boonta.agents.base import Nest, Steps
 from boonta.envs.base import FIRST, LAST, MID, Env, EnvSpec
-from boonta.nodes.archive.files import ArchiveWriter
+from boonta.nodes.archive.files import write_archive
 from boonta.nodes.archive.index import Index, leaves, require_columns, types
 
 
@@ -52,26 +51,16 @@ def write(out: pathlib.Path, env: Env, episodes: Iterable[Episode]) -> Index:
       ValueError: the folder is not empty, there is no episode, or one doesn't fit the environment's spec, and the
         message has its number, from 0.
     """
-    require_empty(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as folder:
-        unfinished = pathlib.Path(folder) / "archive"
-        writer = ArchiveWriter(unfinished, env)
+
+    def trajectories() -> Iterator[Steps]:
         for number, episode in enumerate(episodes):
             if len(episode.reward):
                 try:
-                    writer.add(to_steps(episode, env.spec))
+                    yield to_steps(episode, env.spec)
                 except ValueError as error:
                     raise ValueError(f"episode {number}: {error}") from error
-        index = writer.close()
-        unfinished.rename(out)
-    return index
 
-
-def require_empty(out: pathlib.Path) -> None:
-    """Raises ValueError if a new archive can't be put there."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is not an empty folder; an archive needs one of its own")
+    return write_archive(out, env, trajectories())
 
 
 def require_same(name: str, recorded: EnvSpec, spec: EnvSpec) -> None:

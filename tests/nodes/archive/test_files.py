@@ -259,7 +259,7 @@ def test_a_leaf_that_no_file_can_hold_is_refused_at_once(tmp_path, leaf, message
 
 def test_archives_arent_mixed_and_not_empty(tmp_path):
     make(tmp_path / "a")
-    with pytest.raises(ValueError, match="is not empty; an archive needs a folder of its own"):
+    with pytest.raises(ValueError, match="is not an empty folder; an archive needs one of its own"):
         archive.ArchiveWriter(tmp_path / "a", Catch())
     with pytest.raises(ValueError, match="no trajectory to archive"):
         archive.ArchiveWriter(tmp_path / "b", Catch()).close()

@@ -104,7 +104,7 @@ def test_a_table_is_read_once_through_in_order_and_its_checkpoint_left_alone(run
     assert {path: path.read_bytes() for path in checkpoint.iterdir()} == files
 
 
-def test_runs_that_can_not_be_exported(run_folder, tmp_path):
+def test_runs_that_can_not_be_exported(run_folder, tmp_path, monkeypatch):
     out = tmp_path / "data"
     with pytest.raises(run.BadInput, match="holds no run"):
         export.export(tmp_path / "nowhere", out)
@@ -112,9 +112,19 @@ def test_runs_that_can_not_be_exported(run_folder, tmp_path):
         export.export(run_folder, out)
     out.mkdir()
     (out / "other").touch()
-    with pytest.raises(ValueError, match="data is not empty; an archive needs a folder of its own"):
+    with pytest.raises(ValueError, match="data is not an empty folder; an archive needs one of its own"):
         export.export(run_folder, out)
     assert not (tmp_path / "nowhere").exists()
+    monkeypatch.setattr(export, "stitch", fail_late)
+    with pytest.raises(ValueError, match="checkpoint ends too soon"):
+        export.export(run_folder, tmp_path / "half")
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def fail_late(sequences, overlap):
+    """Yields a trajectory, then fails, as where a checkpoint is damaged."""
+    yield next(iter(sequences))
+    raise ValueError("the checkpoint ends too soon")
 
 
 def test_a_run_with_a_queue_and_one_without_a_checkpoint(run_folder, tmp_path):
