@@ -105,7 +105,7 @@ def make_table(config: Config) -> Table:
 def require_real(config: Config, spec: EnvSpec) -> None:
     """Refuses to normalise observations with a leaf that isn't of real numbers."""
     leaves = jax.tree.leaves(view_of(spec.observations))
-    others = [f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves if not np.issubdtype(leaf.dtype, np.floating)]
+    others = [networks.describe(leaf) for leaf in leaves if not np.issubdtype(leaf.dtype, np.floating)]
     wanted = f"False, by --config.no-normalise-observations, for observations that are no real numbers: {others}"
     require(config, "normalise_observations", not others, wanted)
 
