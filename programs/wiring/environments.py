@@ -286,7 +286,7 @@ def name_of(env: Env) -> str:
     """The environment's name in a run's default folder: its family and game, with dashes, or what makes it."""
     inner = _inner(env)
     name = _family_name(type(inner))
-    if name and FAMILIES[name].jax == isinstance(inner, JaxEnv):
+    if name:
         game = getattr(inner, dataclasses.fields(inner)[0].name) if FAMILIES[name].has_games else ""
         if callable(game):
             return _maker(game) or name

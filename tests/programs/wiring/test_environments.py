@@ -14,6 +14,8 @@ from boonta.envs.continuing import Continuing
 from boonta.envs.dm_control import DmControl
 from boonta.envs.dm_env import DmEnv
 from boonta.envs.gymnasium import Gymnasium
+from boonta.envs.jax import catch as catch_in_jax
+from boonta.envs.jax import minatar as minatar_in_jax
 from boonta.envs.jax.base import Batched
 from boonta.envs.jax.gymnax import Gymnax
 from boonta.envs.minatar import MinAtar
@@ -48,6 +50,11 @@ def test_names_make_environments_of_their_kind():
     assert {name: environments.kind_of(environments.make_env(name)) for name in kinds} == kinds
     assert environments.kind_of(environments.make_env("pgx/connect_four")) == "connect_four"
     assert environments.kind_of(environments.make_env("pgx/tic_tac_toe")) == "board"
+
+
+def test_a_twin_in_jax_has_the_name_of_the_world_that_it_is():
+    assert environments.name_of(Batched(minatar_in_jax.MinAtar("breakout"))) == "minatar-breakout"
+    assert environments.name_of(Batched(catch_in_jax.Catch())) == "catch"
 
 
 def test_an_environment_of_the_users_own_has_the_name_of_what_makes_it():
