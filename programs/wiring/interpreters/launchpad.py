@@ -106,28 +106,10 @@ def _node(
         if group.node.role == "variables" and i:
             arguments["source"] = [before[group.names[0]].create_handle(answer_s) for answer_s in (ASK_S, None)]
         return _ServiceNode(group.node, limit_s, arguments, key)
-    return _Node(worker.construct, group.node, limit_s, **arguments)
+    return worker.ProcessNode(worker.construct, group.node, limit_s, **arguments)
 
 
-class _Node(lp.PyClassNode):
-    """A node whose process has environment variables of its own; Launchpad has some for a whole group only.
-
-    Attributes:
-      environment: the variables, by name.
-    """
-
-    environment: Mapping[str, str] = {}
-
-    @staticmethod
-    def to_executables(nodes: Sequence[_Node], label: str, launch_context: context.LaunchContext) -> list[Any]:
-        made = lp.PyClassNode.to_executables(nodes, label, launch_context)
-        for node, command in zip(nodes, made):
-            if node.environment:  # Threads have none, and what is made of them are functions.
-                command.env_overrides.update(node.environment)
-        return made
-
-
-class _ServiceNode(_Node):
+class _ServiceNode(worker.ProcessNode):
     """A node that others call; its handles become clients of it."""
 
     def __init__(self, node: type[Node], limit_s: float, arguments: Mapping[str, Any], key: str | None):
@@ -146,7 +128,7 @@ class _ServiceNode(_Node):
         return self._track_handle(handle)
 
 
-class _ReplayNode(_Node):
+class _ReplayNode(worker.ProcessNode):
     """A replay server; its handles become clients of it."""
 
     def __init__(self, node: type[Node], limit_s: float, **arguments: Any):
@@ -163,7 +145,7 @@ class _ReplayNode(_Node):
         return self._track_handle(worker.ReplayHandle(self._address, signature))
 
 
-class _LearnerNode(_Node):
+class _LearnerNode(worker.ProcessNode):
     """One of several learners, which meet at the address of the first one."""
 
     def __init__(self, group: Group, i: int, limit_s: float, first: Any, arguments: Mapping[str, Any]):

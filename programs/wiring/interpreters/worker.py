@@ -6,11 +6,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import launchpad as lp
 from launchpad import address as lp_address
+from launchpad import context
 from launchpad.launch import worker_manager
 from launchpad.nodes import base
 
@@ -23,6 +24,26 @@ from boonta.programs.wiring.machine import memory
 from boonta.programs.wiring.supervision import stacks
 
 PAST_LIVES = "BOONTA_PAST_LIVES"  # The variable with the number of times that the process's node has died.
+
+
+class ProcessNode(lp.PyClassNode):
+    """A node whose process has environment variables of its own; Launchpad has some for a whole group only.
+
+    The process imports this module to find the class.
+
+    Attributes:
+      environment: the variables, by name.
+    """
+
+    environment: Mapping[str, str] = {}
+
+    @staticmethod
+    def to_executables(nodes: Sequence[ProcessNode], label: str, launch_context: context.LaunchContext) -> list[Any]:
+        made = lp.PyClassNode.to_executables(nodes, label, launch_context)
+        for node, command in zip(nodes, made):
+            if node.environment:  # Threads have none, and what is made of them are functions.
+                command.env_overrides.update(node.environment)
+        return made
 
 
 class Shards(NamedTuple):
