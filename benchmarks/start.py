@@ -4,8 +4,8 @@
     ./run python benchmarks/start.py --program muzero.py --env gymnasium/CartPole-v1 --turns 3
 
 Each turn runs the program in a new folder, with a compile cache that is empty, and then once more from that folder. The
-phases are those of `start_s/<phase>` in `nodes/METRICS.md`: imports, connecting, and
-what the learner's thread does.
+phases are those of `start_s/<phase>` in `nodes/METRICS.md`: imports, connecting, and what the
+learner's thread does.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def on_cpu(platforms: str) -> bool:
     return platforms.partition(",")[0] == "cpu"
 
 
-def environment_of(number: float, usual: Variables) -> dict[str, str]:
+def with_gpus(usual: Variables, number: float) -> dict[str, str]:
     """The environment variables of a group whose nodes have a number of GPUs, made of those of its role.
 
     A share of a GPU's memory is reserved: JAX takes it when it starts.

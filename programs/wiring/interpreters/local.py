@@ -91,7 +91,7 @@ def group_environment(program: Program, learner_alone: bool = False) -> dict[str
         if learner_alone and role != "learner":
             environment[label][devices.PLATFORMS] = "cpu"
     for label, number in devices.asked(program).items():
-        environment[label] = devices.environment_of(number, environment[label])
+        environment[label] = devices.with_gpus(environment[label], number)
     for override in program.run.process_env:
         group, name, value = override_of(override)
         if group not in environment:

@@ -121,8 +121,8 @@ def start(row: dict[str, float]) -> str:
     """The time until the first update, its two longest phases and connecting, and what came from the cache."""
     phases = {name.partition("/")[2]: value for name, value in row.items() if name.startswith("start_s/")}
     longest = sorted(phases, key=lambda name: -phases[name])
-    connects = phases.get(metrics.CONNECTING, 0.0) >= metrics.SHORT_S
-    chosen = longest[:2] + [name for name in longest[2:] if name == metrics.CONNECTING and connects]
+    connecting = [metrics.CONNECTING] if phases.get(metrics.CONNECTING, 0.0) >= metrics.SHORT_S else []
+    chosen = dict.fromkeys(longest[:2] + connecting)
     shown = ", ".join(f"{name.replace('_', ' ')} {phases[name]:.1f}" for name in chosen)
     reused = f"; {row['reused_s']:.1f} s of compiling saved" if row.get("reused") else ""
     return f"{row['start_s']:.1f} s ({shown}{reused})"

@@ -7,47 +7,14 @@ from typing import Any
 import pytest
 
 from boonta.agents.base import Agent
-from boonta.nodes.base import Node
 from boonta.programs.wiring import devices
 from boonta.programs.wiring.interpreters.local import ON_CPU, SHARING, group_environment
 from boonta.programs.wiring.program import Group, Program, group
 from boonta.programs.wiring.run import BadInput, Run
+from boonta.tests.helpers.roles_program import Actor, Evaluator, Inference, Learner, Reanalyzer
 
 pytestmark = pytest.mark.once
 FRACTION, SEEN = "XLA_PYTHON_CLIENT_MEM_FRACTION", "CUDA_VISIBLE_DEVICES"
-
-
-class Learner(Node):
-    """Learns."""
-
-    role = "learner"
-
-    def __init__(self, name, monitor, variables):
-        super().__init__(name, monitor)
-
-
-class Actor(Learner):
-    """Acts."""
-
-    role = "actor"
-
-
-class Evaluator(Learner):
-    """Evaluates."""
-
-    role = "evaluator"
-
-
-class Reanalyzer(Learner):
-    """Reanalyzes."""
-
-    role = "reanalyzer"
-
-
-class Inference(Learner):
-    """Acts for others."""
-
-    role = "inference"
 
 
 def program_of(*groups: Group, **run: Any) -> Program:
