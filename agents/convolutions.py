@@ -1,4 +1,4 @@
-"""Convolutions without padding, computed in the way that the backend is fast at; haiku modules and plain functions."""
+"""Convolutions, computed in the way that the backend is fast at; haiku modules and plain functions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 BOARD = 1_024  # Numbers of an example up to which it is a board, not an image.
 _no_device = contextvars.ContextVar("_no_device", default=False)
+_in_loop = contextvars.ContextVar("_in_loop", default=False)
 
 
 @contextlib.contextmanager
@@ -23,6 +24,16 @@ def no_device() -> Iterator[None]:
         yield
     finally:
         _no_device.reset(token)
+
+
+@contextlib.contextmanager
+def in_loop() -> Iterator[None]:
+    """While what is traced becomes the body of a loop, or of a branch: XLA on CPU is slow at convolutions there."""
+    token = _in_loop.set(True)
+    try:
+        yield
+    finally:
+        _in_loop.reset(token)
 
 
 class Convolution(hk.Module):
@@ -50,15 +61,35 @@ class Convolution(hk.Module):
         init = hk.initializers.TruncatedNormal(1.0 / (kernel * kernel * x.shape[-1]) ** 0.5)
         w = hk.get_parameter("w", (kernel, kernel, x.shape[-1], channels), x.dtype, init)
         b = hk.get_parameter("b", (channels,), x.dtype, jnp.zeros)
-        if not _no_device.get() and jax.default_backend() == "cpu":
-            # In a loop XLA on CPU takes 10 to 40 times as long for a convolution, and longer yet in a population.
-            if x[0].size <= BOARD:
-                return convolve_board(x, w, self._stride) + b
+        if _on_cpu():
+            # In a loop XLA on CPU takes 10 to 55 times as long for a convolution, and longer yet in a population. A
+            # product takes twice the convolution's time out of loops; of a board so little that it is always computed.
+            if x[0].size <= BOARD or _in_loop.get():
+                return convolve_windows(x, w, self._stride) + b
             # It differentiates a strided convolution by its input in a kernel that is slow and uses one core. Without a
             # stride it is four times as fast, and a whole Nature-network gradient 1.4 times.
             if self._input_gradient and kernel % self._stride == 0:
                 return convolve_unstrided(x, w, self._stride) + b
         return convolve(x, w, self._stride) + b
+
+
+class PaddedConvolution(hk.Conv2D):
+    """`hk.Conv2D` of a square window with padding "SAME", which XLA on CPU is fast at in a loop, too."""
+
+    def __call__(self, x: jax.Array) -> jax.Array:  # type: ignore[override]
+        """Convolves: float32 [N, H, W, C] -> [N, H / stride, W / stride, channels], rounded up."""
+        if not (_in_loop.get() and _on_cpu()) or hk.running_init():
+            return super().__call__(x)
+        chex.assert_rank(x, 4)
+        kernel, stride = self.kernel_shape, self.stride
+        pads = jax.lax.padtype_to_pads(x.shape[1:3], kernel, stride, "SAME")
+        w = hk.get_parameter("w", (*kernel, x.shape[-1], self.output_channels), x.dtype)
+        y = convolve_windows(jnp.pad(x, [(0, 0), *pads, (0, 0)]), w, stride[0])
+        return y + hk.get_parameter("b", (self.output_channels,), x.dtype) if self.with_bias else y
+
+
+def _on_cpu() -> bool:
+    return not _no_device.get() and jax.default_backend() == "cpu"
 
 
 def convolve(x: jax.Array, w: jax.Array, stride: int) -> jax.Array:
@@ -67,8 +98,8 @@ def convolve(x: jax.Array, w: jax.Array, stride: int) -> jax.Array:
     return jax.lax.conv_general_dilated(x, w, (stride, stride), "VALID", dimension_numbers=dimensions)
 
 
-def convolve_board(x: jax.Array, w: jax.Array, stride: int) -> jax.Array:
-    """Computes `convolve` as one matrix product over copies of all windows, which a small board has room for.
+def convolve_windows(x: jax.Array, w: jax.Array, stride: int) -> jax.Array:
+    """Computes `convolve` as one matrix product over copies of all windows, which take k²/s² times the memory of x.
 
     Args:
       x: [N, H, W, C].
@@ -78,6 +109,9 @@ def convolve_board(x: jax.Array, w: jax.Array, stride: int) -> jax.Array:
     Returns:
       [N, H', W', D].
     """
+    if w.shape[0] % stride == 0:  # Windows of a few blocks are copied sooner than those of many pixels.
+        x, w = in_blocks(x, w, stride)
+        stride = 1
     k = w.shape[0]
     height, width = (size - k + 1 for size in x.shape[1:3])  # Of the corners that a window may have.
     windows = [x[:, i : i + height : stride, j : j + width : stride] for i in range(k) for j in range(k)]
@@ -95,11 +129,25 @@ def convolve_unstrided(x: jax.Array, w: jax.Array, stride: int) -> jax.Array:
     Returns:
       [N, H', W', D].
     """
+    return convolve(*in_blocks(x, w, stride), 1)
+
+
+def in_blocks(x: jax.Array, w: jax.Array, stride: int) -> tuple[jax.Array, jax.Array]:
+    """Moves blocks of stride x stride pixels of an image, and of windows, into channels, so that no stride is left.
+
+    Args:
+      x: [N, H, W, C].
+      w: [k, k, C, D]; the stride divides k.
+      stride: s.
+
+    Returns:
+      Those parts of the image that windows cover, [N, H/s, W/s, s*s*C], and the windows [k/s, k/s, s*s*C, D].
+    """
+    if stride == 1:
+        return x, w
     k, s = w.shape[0], stride
-    height, width = ((size - k) // s * s + k for size in x.shape[1:3])  # The part that windows cover: multiples of s.
-    blocks = space_to_depth(x[:, :height, :width], s)  # [N, H/s, W/s, s*s*C]
-    kernel = space_to_depth(w.transpose(3, 0, 1, 2), s).transpose(1, 2, 3, 0)  # [k/s, k/s, s*s*C, D]
-    return convolve(blocks, kernel, 1)
+    height, width = ((size - k) // s * s + k for size in x.shape[1:3])
+    return space_to_depth(x[:, :height, :width], s), space_to_depth(w.transpose(3, 0, 1, 2), s).transpose(1, 2, 3, 0)
 
 
 def space_to_depth(x: jax.Array, block: int) -> jax.Array:

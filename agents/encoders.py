@@ -18,7 +18,7 @@ from dm_env import specs
 from jax.tree_util import tree_leaves_with_path
 
 from boonta.agents.base import Nest
-from boonta.agents.convolutions import Convolution
+from boonta.agents.convolutions import Convolution, PaddedConvolution
 from boonta.agents.groups import Torso
 
 
@@ -178,11 +178,11 @@ def stages(x: jax.Array, channels: Sequence[int], blocks: int) -> jax.Array:
       blocks: residual blocks in a stage.
     """
     for width in channels:
-        x = hk.Conv2D(width, 3)(x)
+        x = PaddedConvolution(width, 3, name="conv2_d")(x)
         x = hk.max_pool(x, (3, 3, 1), (2, 2, 1), "SAME")
         for _ in range(blocks):
-            y = hk.Conv2D(width, 3)(jax.nn.relu(x))
-            x = x + hk.Conv2D(width, 3)(jax.nn.relu(y))
+            y = PaddedConvolution(width, 3, name="conv2_d")(jax.nn.relu(x))
+            x = x + PaddedConvolution(width, 3, name="conv2_d")(jax.nn.relu(y))
     return x
 
 
@@ -207,13 +207,13 @@ def tower(x: jax.Array, channels: int, blocks: int, halvings: int, name: str) ->
 def convolution(x: jax.Array, channels: int, name: str, stride: int = 1) -> jax.Array:
     """A normalised convolution of windows of 3 x 3 with a rectifier: [N, H, W, C] -> [N, H', W', channels]."""
     chex.assert_rank(x, 4)
-    return jax.nn.relu(normalise(hk.Conv2D(channels, 3, stride, with_bias=False, name=name)(x), name))
+    return jax.nn.relu(normalise(PaddedConvolution(channels, 3, stride, with_bias=False, name=name)(x), name))
 
 
 def residual(x: jax.Array, name: str) -> jax.Array:
     """A residual block. See "Deep Residual Learning" (https://arxiv.org/abs/1512.03385), Figure 2."""
     y = convolution(x, x.shape[-1], f"{name}_a")
-    y = normalise(hk.Conv2D(x.shape[-1], 3, with_bias=False, name=f"{name}_b")(y), f"{name}_b")
+    y = normalise(PaddedConvolution(x.shape[-1], 3, with_bias=False, name=f"{name}_b")(y), f"{name}_b")
     return jax.nn.relu(x + y)
 
 

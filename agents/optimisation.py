@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from boonta.agents import convolutions
 from boonta.agents.base import Batch, Nest, Update
 from boonta.agents.descent import Metrics, make_descent
 from boonta.agents.groups import Optimiser
@@ -243,7 +244,8 @@ def _descend_in_parts(
 
         def one(state: LearnerState, part: tuple[jax.Array, jax.Array]) -> tuple[LearnerState, Outcome]:
             key, index = part
-            return descend(state, key, _part(whole, index))
+            with convolutions.in_loop():
+                return descend(state, key, _part(whole, index))
 
         state, outcomes = jax.lax.scan(one, state, (jax.random.split(loss_key, minibatches), index))
         return state, (index.reshape(-1), outcomes)

@@ -8,7 +8,9 @@ import pytest
 from dm_env import specs
 
 from boonta.agents import convolutions, encoders
-from boonta.agents.groups import Torso
+from boonta.agents.base import Batch
+from boonta.agents.groups import Optimiser, Torso
+from boonta.agents.optimisation import Outcome, make_update
 from boonta.tests.helpers.params import drawn
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
@@ -21,8 +23,10 @@ pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
         (convolutions.convolve_unstrided, 20, 32, 4, 2),
         (convolutions.convolve_unstrided, 21, 3, 4, 2),
         (convolutions.convolve_unstrided, 9, 8, 3, 1),
-        (convolutions.convolve_board, 10, 4, 3, 1),
-        (convolutions.convolve_board, 8, 3, 3, 2),
+        (convolutions.convolve_windows, 10, 4, 3, 1),
+        (convolutions.convolve_windows, 8, 3, 3, 2),
+        (convolutions.convolve_windows, 84, 4, 8, 4),
+        (convolutions.convolve_windows, 21, 3, 4, 2),
     ],
 )
 def test_other_ways_compute_the_same_convolution(way, size, channels, kernel, stride):
@@ -62,6 +66,41 @@ def test_on_cpu_a_board_needs_no_convolution_that_loops_are_slow_at():
 
     assert "conv_general_dilated" not in network("minatar", (10, 10, 7))
     assert "conv_general_dilated" in network("nature", (84, 84, 4))
+
+
+@pytest.mark.parametrize(("size", "stride"), [(8, 1), (9, 2), (8, 2)])
+def test_a_padded_convolution_in_a_loop_is_haikus(size, stride):
+    x = np.random.default_rng(0).normal(size=(2, size, size, 3)).astype(np.float32)
+    ours = hk.without_apply_rng(hk.transform(lambda x: convolutions.PaddedConvolution(8, 3, stride, name="conv2_d")(x)))
+    haikus = hk.without_apply_rng(hk.transform(lambda x: hk.Conv2D(8, 3, stride)(x)))
+    params = drawn(lambda key: ours.init(key, x))
+    assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, haikus.init(jax.random.PRNGKey(0), x))
+    with convolutions.in_loop():
+        y = ours.apply(params, x)
+        assert "conv_general_dilated" not in str(jax.make_jaxpr(ours.apply)(params, x))
+    np.testing.assert_allclose(y, haikus.apply(params, x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("torso", ["shallow", "nature", "deep", "tower"])
+def test_steps_on_minibatches_hold_no_convolution_that_loops_are_slow_at(torso):
+    f = hk.without_apply_rng(hk.transform(lambda x: encoders.encode_array(Torso(torso), x, "torso")))
+
+    def loss(params, context, images):
+        return jnp.mean(f.apply(params, images) ** 2), Outcome(None, {})
+
+    def traced(minibatches: int) -> str:
+        update = make_update(
+            lambda key: f.init(key, jnp.zeros((1, 84, 84, 4))),
+            loss,
+            Optimiser("sgd"),
+            minibatches=minibatches,
+            prepare=lambda params, context, batch: batch.steps,
+        )
+        batch = Batch(jnp.zeros((4, 84, 84, 4)), jnp.ones(4))
+        return str(jax.make_jaxpr(update.step)(jax.eval_shape(update.init, jax.random.PRNGKey(0)), batch))
+
+    assert "conv_general_dilated" in traced(minibatches=1)
+    assert "conv_general_dilated" not in traced(minibatches=2)
 
 
 def test_convolution_has_haikus_parameters():
