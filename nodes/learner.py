@@ -28,7 +28,7 @@ from boonta.nodes.snapshots.best import Best
 from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.tables.contract import learned_from, sequence_counts
-from boonta.nodes.tables.freshness import bounded, require_every_published
+from boonta.nodes.tables.freshness import in_turns, require_every_published
 from boonta.nodes.variables import Publisher
 from boonta.nodes.watch.calls import answered
 from boonta.nodes.watch.reuse import reused
@@ -117,7 +117,7 @@ class Learner(Node):
         self.on_close(lambda: self._agreement.leave(self.failed))
         self._agreement.join(self, str(self._folder))
         self._tables = learned_from(self._agent.tables)
-        self._in_turns = self._agreement.shares_tables and bounded(self._tables) is not None
+        self._in_turns = in_turns(self._tables, self._agreement.shares_tables)
         mesh = make_mesh(self._devices, self._tables[0].batch_size)
         replicated = NamedSharding(mesh, PartitionSpec())
         over_batch = batch_sharding(mesh)
@@ -172,8 +172,7 @@ class Learner(Node):
         batches, drawn = zip(*self._drawn)
         self._drawn.clear()
         due = time.monotonic() - self._saved_at > self._save_every_s
-        if due:
-            self._saved_at = time.monotonic()  # All hosts save two updates later; until then no second save is due.
+        self._saved_at = time.monotonic() if due else self._saved_at  # All hosts save two updates later, and once.
         with self.stopwatch("updating"):
             report = self._agreement.report(due, self._by_device)
             self._state, outcome = self._step(self._state, batches, self._updates, report)
@@ -212,7 +211,8 @@ class Learner(Node):
     def _draw(self) -> None:
         """Takes one more batch for the next step."""
         if self._in_turns:
-            self.settle()  # Until then another learner may not have drawn its part of the last batch.
+            with self.stopwatch("updating"):
+                self.settle()
         self._newest = batch, drawn = self.wait_for(self._dataset.waits_for, self._next, AWAY_S)
         if drawn.stale:
             self.count(stale_sequences=drawn.stale)

@@ -11,12 +11,14 @@ With `max_staleness` 0, the presets' choice, an update takes exactly the sequenc
 left out while no node dies. With a larger bound, fast slots may overtake a slow one in the queue; its sequence is then
 too old and left out. The monitor counts these, and slots begin as many again; otherwise there would one day be too few
 for a batch. Sequences that died with a node are in no counter, and a slot can't begin a fraction of one: so no slot
-waits longer than `PATIENCE_S`.
+waits longer than `PATIENCE_S`, or, since what it begins while an update is computed is left out, than twice what the
+quickest update took.
 """
 
 from __future__ import annotations
 
 import fractions
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,7 +27,7 @@ import numpy as np
 
 from boonta.agents.base import Table
 
-PATIENCE_S = 30.0  # Wait for newer params after which sequences are begun again, as some must have been lost.
+PATIENCE_S = 30.0  # Least wait for newer params after which sequences are begun again, as some must have been lost.
 POLL_S = 0.005  # Time between two looks for newer params.
 
 
@@ -48,6 +50,15 @@ def fresh(table: Table, version: np.ndarray, updates: int) -> Any:
 def bounded(tables: Sequence[Table]) -> Table | None:
     """The first table whose data must be fresh; None if there is none."""
     return next((table for table in tables if table.max_staleness is not None), None)
+
+
+def in_turns(tables: Sequence[Table], shared: bool) -> bool:
+    """Whether an update must be computed before the next batch is drawn.
+
+    With a bound of 0 nothing comes sooner. Of `shared` tables a learner would draw what another needs for this one.
+    """
+    table = bounded(tables)
+    return table is not None and (shared or table.max_staleness == 0)
 
 
 def require_every_published(name: str, tables: Sequence[Table], updates_per_step: int, publish_every: int) -> None:
@@ -121,6 +132,8 @@ class Allowance:
         self._owed = -self._most if again else fractions.Fraction(0)
         self._version: int | None = None
         self._clock = clock
+        self._quickest_s = math.inf  # The least time between two versions: waits for what was lost are not in it.
+        self._version_since = clock()
         self._waiting_since: float | None = None
 
     def may_begin(self, version: int) -> bool:
@@ -129,7 +142,10 @@ class Allowance:
         replaced, self._replaced = self._replaced, self._left_out()
         if replaced is not None and self._replaced is not None:
             self._owed += fractions.Fraction(max(0, int(self._replaced - replaced)), self._slots)
+        if version != before:
+            since, self._version_since = self._version_since, self._clock()
         if before is not None and version > before:
+            self._quickest_s = min(self._quickest_s, (self._version_since - since) / (version - before))
             self._left = min(self._most, self._left + (version - before) * self._per_version)
         restarted = before is not None and version < before  # The learner goes on from a checkpoint.
         if restarted or (not self._may_begin() and self._waited_too_long()):
@@ -151,4 +167,5 @@ class Allowance:
         now = self._clock()
         if self._waiting_since is None:
             self._waiting_since = now
-        return now - self._waiting_since > PATIENCE_S
+        slow = 2 * self._quickest_s if self._quickest_s < math.inf else 0.0
+        return now - self._waiting_since > max(PATIENCE_S, slow)

@@ -22,6 +22,8 @@ NO_PRIORITY = 1e-8
 # The support counts as too small above these: the largest target, in units of the support's limit, and the share of
 # targets beyond that limit. Smaller figures may be errors of a search.
 FAR_OUTSIDE, MANY_OUTSIDE = 1.5, 0.05
+LEFT_OUT = 0.2  # Share of all sequences so far that may be left out as too old, after as many updates as a start takes.
+START_UPDATES = 10
 EVALUATED = ("eval_version", "eval_age_allowed")
 OLD = 5.0  # An evaluation is old after this factor of the longest gap between two so far.
 
@@ -107,6 +109,14 @@ def _lag(row: Numbers, seen: Seen) -> str:
     return f"it is {lag:,.0f} updates, and the agent allows {most:,.0f}" if lag > most else ""
 
 
+def _left_out(row: Numbers, seen: Seen) -> str:
+    del seen
+    left_out, sequences = row.get("stale_sequences", 0.0), row.get("sequences", 0.0)
+    if row["updates"] < START_UPDATES or left_out <= LEFT_OUT * sequences:
+        return ""
+    return f"{left_out:,.0f} of {sequences:,.0f} sequences were too old to learn from"
+
+
 def _evaluation(row: Numbers, seen: Seen) -> str:
     if "eval_version" not in row or "updates" not in row:
         return ""
@@ -178,6 +188,12 @@ RULES = (
         _lag,
         "use fewer actors or environments, a shorter queue, or larger batches",
         ("policy_lag", "policy_lag_allowed"),
+    ),
+    Rule(
+        "data is left out",
+        _left_out,
+        "make updates faster, such as by fewer epochs or a smaller network, or allow a larger max_staleness",
+        ("updates", "sequences", "stale_sequences"),
     ),
     Rule(
         "evaluation is old",

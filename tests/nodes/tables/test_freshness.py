@@ -100,6 +100,19 @@ def test_who_has_waited_for_long_begins_again_since_sequences_may_be_lost_with_a
     assert begun(allowance, 5) == 1 and not allowance.may_begin(5)  # Once, and then it waits as long again.
 
 
+def test_who_knows_that_updates_are_slow_waits_for_them_and_for_no_sequence_that_was_lost():
+    now = [0.0]
+    allowance = Allowance(dataclasses.replace(TABLE, max_staleness=0), 4, none_left_out, clock=lambda: now[0])
+    for version, took in enumerate((100.0, 100.0, 500.0)):  # The last after a learner's restart.
+        assert begun(allowance, version) == 1
+        now[0] += took
+    assert begun(allowance, 3) == 1 and not allowance.may_begin(3)
+    now[0] += 199.0
+    assert not allowance.may_begin(3)
+    now[0] += 2.0
+    assert begun(allowance, 3) == 1
+
+
 @pytest.mark.parametrize(
     ("batch", "actors", "slots", "staleness"),
     [(8, 1, 8, 0), (8, 1, 4, 0), (8, 8, 1, 0), (8, 4, 1, 1), (8, 2, 8, 1), (8, 2, 16, 3), (6, 3, 1, 0), (4, 1, 32, 7)],

@@ -62,6 +62,7 @@ def test_a_healthy_run_hears_nothing():
         ("values past the support", {"largest_target_share": 2.0}, False),
         ("priorities are zero", {"priority_max": 0.0}, False),
         ("policy lag", {"policy_lag": 150.0}, False),
+        ("data is left out", {"sequences": 1000.0, "stale_sequences": 300.0}, False),
         ("evaluation is old", {"eval_version": 900.0, "eval_age_allowed": 500.0}, False),
         ("evaluation is old", {"eval_version": 900.0}, False),  # They came every 100 updates.
     ],
@@ -79,6 +80,12 @@ def test_each_rule_warns_with_advice_and_lets_go(name, changed, collapse):
     for row in rows(3, 24):
         assert not health.feed(row)
     assert not health.holding and not health.collapsed
+
+
+def test_data_left_out_while_a_learner_starts_is_no_fault():
+    left_out = {"sequences": 100.0, "stale_sequences": 75.0}
+    assert judged([{"updates": i + 1.0, **left_out} for i in range(9)])[1] == []
+    assert judged([{"updates": i + 1.0, **left_out} for i in range(12)])[1] == ["data is left out"]
 
 
 def test_returns_that_fall_far_and_stay_are_a_collapse():
