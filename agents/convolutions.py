@@ -16,24 +16,23 @@ _no_device = contextvars.ContextVar("_no_device", default=False)
 _in_loop = contextvars.ContextVar("_in_loop", default=False)
 
 
-@contextlib.contextmanager
-def no_device() -> Iterator[None]:
+def no_device() -> contextlib.AbstractContextManager[None]:
     """While shapes alone are wanted, no layer asks for the device: a launcher must not take it from its nodes."""
-    token = _no_device.set(True)
-    try:
-        yield
-    finally:
-        _no_device.reset(token)
+    return _is_set(_no_device)
+
+
+def in_loop() -> contextlib.AbstractContextManager[None]:
+    """While what is traced becomes the body of a loop, or of a branch: XLA on CPU is slow at convolutions there."""
+    return _is_set(_in_loop)
 
 
 @contextlib.contextmanager
-def in_loop() -> Iterator[None]:
-    """While what is traced becomes the body of a loop, or of a branch: XLA on CPU is slow at convolutions there."""
-    token = _in_loop.set(True)
+def _is_set(variable: contextvars.ContextVar[bool]) -> Iterator[None]:
+    token = variable.set(True)
     try:
         yield
     finally:
-        _in_loop.reset(token)
+        variable.reset(token)
 
 
 class Convolution(hk.Module):

@@ -172,7 +172,7 @@ class Learner(Node):
         batches, drawn = zip(*self._drawn)
         self._drawn.clear()
         due = time.monotonic() - self._saved_at > self._save_every_s
-        self._saved_at = time.monotonic() if due else self._saved_at  # All hosts save two updates later, and once.
+        self._saved_at = time.monotonic() if due else self._saved_at  # Until all save, two updates later, none is due.
         with self.stopwatch("updating"):
             report = self._agreement.report(due, self._by_device)
             self._state, outcome = self._step(self._state, batches, self._updates, report)
