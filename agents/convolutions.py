@@ -12,6 +12,9 @@ import jax
 import jax.numpy as jnp
 
 BOARD = 1_024  # Numbers of an example up to which it is a board, not an image.
+# Channels below which a product for each pixel of the window takes longer than one product over all of it; from there
+# on the sum of products takes 0.7 to 0.95 times as long.
+NARROW = 16
 _no_device = contextvars.ContextVar("_no_device", default=False)
 _in_loop = contextvars.ContextVar("_in_loop", default=False)
 
@@ -98,7 +101,7 @@ def convolve(x: jax.Array, w: jax.Array, stride: int) -> jax.Array:
 
 
 def convolve_windows(x: jax.Array, w: jax.Array, stride: int) -> jax.Array:
-    """Computes `convolve` as one matrix product over copies of all windows, which take k²/s² times the memory of x.
+    """Computes `convolve` as matrix products over copies of all windows, which take k²/s² times the memory of x.
 
     Args:
       x: [N, H, W, C].
@@ -111,10 +114,17 @@ def convolve_windows(x: jax.Array, w: jax.Array, stride: int) -> jax.Array:
     if w.shape[0] % stride == 0:  # Windows of a few blocks are copied sooner than those of many pixels.
         x, w = in_blocks(x, w, stride)
         stride = 1
-    k = w.shape[0]
+    k, _, channels, outputs = w.shape
     height, width = (size - k + 1 for size in x.shape[1:3])  # Of the corners that a window may have.
     windows = [x[:, i : i + height : stride, j : j + width : stride] for i in range(k) for j in range(k)]
-    return jnp.einsum("nhwpc,pcd->nhwd", jnp.stack(windows, axis=3), w.reshape(k * k, *w.shape[2:]))
+    if channels < NARROW:
+        return _product(jnp.concatenate(windows, axis=-1), w.reshape(-1, outputs))
+    return sum(_product(pixels, w[i // k, i % k]) for i, pixels in enumerate(windows))
+
+
+def _product(x: jax.Array, w: jax.Array) -> jax.Array:
+    # Of two matrices: with more axes XLA on CPU takes up to three times as long.
+    return (x.reshape(-1, x.shape[-1]) @ w).reshape(*x.shape[:-1], w.shape[-1])
 
 
 def convolve_unstrided(x: jax.Array, w: jax.Array, stride: int) -> jax.Array:
