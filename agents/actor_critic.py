@@ -6,8 +6,8 @@ SAC and TD3 share this: the networks, how they act, and what actors get of the p
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import haiku as hk
 import jax
@@ -19,6 +19,7 @@ from boonta.agents.config import check, documented, field
 from boonta.agents.groups import Torso
 from boonta.agents.heads import Box, scalar_head
 from boonta.agents.optimisation import Statistics
+from boonta.agents.transitions import MUJOCO, PIXELS
 from boonta.envs.base import EnvSpec, TimeStep
 
 M = 2  # Rows that a whole network is checked with.
@@ -59,6 +60,13 @@ class Layers:
 
     def __post_init__(self) -> None:
         check(self)
+
+
+# What configs of agents begin with by the kind of an environment; any other kind has their defaults.
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "mujoco": {"replay": MUJOCO},
+    "dm_control_pixels": {"replay": PIXELS, "layers": Layers(Torso("nature"), frame_stack=3)},
+}
 
 
 class Networks(NamedTuple):

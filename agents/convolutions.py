@@ -119,7 +119,8 @@ def convolve_windows(x: jax.Array, w: jax.Array, stride: int) -> jax.Array:
     windows = [x[:, i : i + height : stride, j : j + width : stride] for i in range(k) for j in range(k)]
     if channels < NARROW:
         return _product(jnp.concatenate(windows, axis=-1), w.reshape(-1, outputs))
-    return sum(_product(pixels, w[i // k, i % k]) for i, pixels in enumerate(windows))
+    products = [_product(pixels, w[i // k, i % k]) for i, pixels in enumerate(windows)]
+    return sum(products[1:], products[0])
 
 
 def _product(x: jax.Array, w: jax.Array) -> jax.Array:

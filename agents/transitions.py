@@ -82,6 +82,10 @@ class TransitionReplay:
 
 # For Gymnasium's MuJoCo. Of SAC's seeds on HalfCheetah each that was run with both earned more than with 1,000.
 MUJOCO = TransitionReplay(min_size=10_000)
+# For pictures, which take more memory and time: the size is that of "Image Augmentation Is All You Need", Appendix B
+# (https://arxiv.org/abs/2004.13649), the ratio that of "Mastering Visual Continuous Control", Table 1 of its appendix
+# (https://arxiv.org/abs/2107.09645).
+PIXELS = TransitionReplay(size=100_000, updates_per_env_step=0.5)
 
 
 class Transition(NamedTuple):

@@ -39,8 +39,8 @@ class DmControl:
       width: columns of a picture.
       camera: the number of the camera whose pictures are shown.
       workers: processes that step the slots at the same time, see `envs.processes`; with 0, this process steps them one
-        after another. A picture must be drawn by the thread that began the first episode: an actor of several threads
-        that shows pixels needs workers.
+        after another. A picture must be drawn by the thread that began the first episode, so an actor of several
+        threads needs workers for pixels: there None is 1, elsewhere 0.
     """
 
     task: str
@@ -49,16 +49,17 @@ class DmControl:
     height: int = 84
     width: int = 84
     camera: int = 0
-    workers: int = dataclasses.field(default=0, metadata=base.SPEED_ONLY)
+    workers: int | None = dataclasses.field(default=None, metadata=base.SPEED_ONLY)
 
     def __post_init__(self) -> None:
         for name in ("height", "width"):
             base.require_side(name, getattr(self, name))
         for name, least in (("action_repeat", 1), ("camera", -1), ("workers", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name} is {value}; it must be at least {least}")
         _names(self.task)
-        if self.observe in ("pixels", "both"):
+        if self._draws:
             rendering.require()
 
     @property
@@ -68,7 +69,7 @@ class DmControl:
     @property
     def one_thread(self) -> bool:
         """Whether all of a batch's steps must be made by the thread that made its first."""
-        return self.observe in ("pixels", "both") and not self.workers
+        return self._draws and self.workers == 0
 
     @property
     def spec(self) -> base.EnvSpec:
@@ -80,9 +81,14 @@ class DmControl:
         return self._adapted.spec._replace(frames_per_step=self.action_repeat)
 
     def __call__(self, num_envs: int, seed: int) -> base.BatchedEnv:
-        if self.workers:
-            return InProcesses(dataclasses.replace(self, workers=0), self.workers)(num_envs, seed)
+        workers = int(self._draws) if self.workers is None else self.workers
+        if workers:
+            return InProcesses(dataclasses.replace(self, workers=0), workers)(num_envs, seed)
         return LoopedEnv(self._adapted.slots(num_envs, seed), self.spec)
+
+    @property
+    def _draws(self) -> bool:
+        return self.observe in ("pixels", "both")
 
     @functools.cached_property
     def _adapted(self) -> DmEnv:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from boonta.agents.td3 import DDPG, Config
+from boonta.agents.td3 import DDPG
 from boonta.envs.base import Env
 from boonta.envs.gymnasium import Gymnasium
 from boonta.programs.td3 import td3
@@ -14,9 +14,9 @@ from boonta.programs.wiring.launch import Program, RunFlags, main
 
 def ddpg(
     run: RunFlags,
+    config: DDPG,
     evaluation: Evaluation,
     env: Env = Gymnasium("Pendulum-v1"),  # noqa: B008
-    config: Config = DDPG,
     actors: int = 1,
     num_envs: int = 4,
 ) -> Program:
@@ -24,9 +24,9 @@ def ddpg(
 
     Args:
       run: the run's settings.
+      config: the agent's hyper-parameters.
       evaluation: how, and how often, params are evaluated.
       env: the environment that actors act in.
-      config: the agent's hyper-parameters.
       actors: number of actor processes.
       num_envs: environments per actor.
     """

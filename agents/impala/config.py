@@ -163,6 +163,8 @@ ATARI = Config(
     optimiser=Optimiser("adam", learning_rate=6e-4, max_grad_norm=0.5),
 )
 
+PIXELS = dataclasses.replace(ATARI, frame_stack=3, reward_clip="none")
+
 # What suits any observation: dense layers, raw rewards, and steps whose length depends on neither.
 DEFAULT = dataclasses.replace(CARTPOLE, eval_mode="sample")
 
@@ -177,5 +179,6 @@ PRESETS = {
     "cartpole": CARTPOLE,
     "minatar": MINATAR,
     "atari": ATARI,
+    "dm_control_pixels": PIXELS,
     "default": DEFAULT,
 }

@@ -219,6 +219,18 @@ CONTINUOUS = replaced(
         "optimiser.learning_rate": 3e-4,
     },
 )
+# The paper's settings for Atari, but for what discrete actions and whole rewards need.
+PIXELS = replaced(
+    Config(),
+    {
+        "frame_stack": 3,
+        "clip": CONTINUOUS.clip,
+        "reward_clip": "none",
+        "normalise_rewards": True,
+        "entropy_cost": 0.0,
+        "baseline_cost": CONTINUOUS.baseline_cost,
+    },
+)
 BOARD = dataclasses.replace(DEFAULT, discount=-1.0)
 
 PRESETS = {
@@ -230,6 +242,7 @@ PRESETS = {
     "continuous": CONTINUOUS,
     "brax": CONTINUOUS,
     "dm_control": CONTINUOUS,
+    "dm_control_pixels": PIXELS,
     "mujoco": CONTINUOUS,
     "board": BOARD,
     "connect_four": BOARD,

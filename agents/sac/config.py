@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from boonta.agents.actor_critic import Layers
+from boonta.agents.actor_critic import PRESETS, Layers
 from boonta.agents.config import check, documented, field
 from boonta.agents.groups import Optimiser
-from boonta.agents.transitions import MUJOCO, TransitionReplay
+from boonta.agents.transitions import TransitionReplay
 
 ADAM = Optimiser("adam", learning_rate=3e-4, max_grad_norm=float("inf"))
 
@@ -54,8 +54,8 @@ class Config:
 
     @classmethod
     def preset(cls, kind: str) -> Config:
-        """The hyper-parameters to start from in an env of this kind; MuJoCo's begins with more random steps."""
-        return cls(replay=MUJOCO) if kind == "mujoco" else cls()
+        """The hyper-parameters to start from in an env of this kind; see `actor_critic.PRESETS`."""
+        return cls(**PRESETS.get(kind, {}))
 
     def __post_init__(self) -> None:
         check(self)

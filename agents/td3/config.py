@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
-from boonta.agents.actor_critic import Layers
-from boonta.agents.config import check, documented, field
+from boonta.agents.actor_critic import PRESETS, Layers
+from boonta.agents.config import check, documented, field, replaced
 from boonta.agents.groups import Optimiser
-from boonta.agents.transitions import MUJOCO, TransitionReplay
+from boonta.agents.transitions import TransitionReplay
 
 ADAM = Optimiser("adam", learning_rate=3e-4, max_grad_norm=float("inf"))
 
@@ -15,7 +17,7 @@ ADAM = Optimiser("adam", learning_rate=3e-4, max_grad_norm=float("inf"))
 @documented
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Hyper-parameters of TD3; the defaults are its authors', `DDPG` makes it DDPG.
+    """Hyper-parameters of TD3; the defaults are its authors'; the presets of `DDPG` are DDPG.
 
     Sources: [T] "Addressing Function Approximation Error in Actor-Critic Methods" (https://arxiv.org/abs/1802.09477),
     [TC] its authors' code (https://github.com/sfujim/TD3), [D] "Continuous control with deep reinforcement learning"
@@ -66,12 +68,20 @@ class Config:
 
     @classmethod
     def preset(cls, kind: str) -> Config:
-        """The hyper-parameters to start from in an env of this kind; MuJoCo's begins with more random steps."""
-        return cls(replay=MUJOCO) if kind == "mujoco" else cls()
+        """The hyper-parameters to start from in an env of this kind; see `actor_critic.PRESETS`."""
+        return cls(**PRESETS.get(kind, {}))
 
     def __post_init__(self) -> None:
         check(self)
 
 
-# TD3 without the three things that it adds to DDPG; the rest is as in TD3, whose authors found it to be better.
-DDPG = Config(Layers(critics=1), policy_delay=1, target_noise=0.0)
+class DDPG(Config):
+    """`Config` whose presets are DDPG: TD3's without what TD3 adds. Its authors found the rest to be better, too."""
+
+    @classmethod
+    def preset(cls, kind: str) -> Config:
+        """As `Config.preset`, with `DDPG_PARTS`."""
+        return replaced(super().preset(kind), DDPG_PARTS)
+
+
+DDPG_PARTS: Mapping[str, Any] = {"layers.critics": 1, "policy_delay": 1, "target_noise": 0.0}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from boonta.agents import convolutions
 from boonta.agents.actor_critic import Networks
 from boonta.agents.base import Batch, Nest
 from boonta.agents.descent import is_due
@@ -50,8 +51,15 @@ def td3_loss(
         action = networks.policy(policy, data.stack_tm1)
         return -mean(networks.critics(jax.lax.stop_gradient(params["critic"]), data.stack_tm1, action)[:, 0])
 
-    due = is_due(context.updates, config.policy_delay)
-    policy_loss = jax.lax.cond(due, improve, lambda policy: jax.lax.stop_gradient(improve(policy)), params["policy"])
+    def rest(policy: Nest) -> jax.Array:
+        return jax.lax.stop_gradient(improve(policy))
+
+    if config.policy_delay == 1:
+        policy_loss = improve(params["policy"])
+    else:
+        with convolutions.in_loop():
+            due = is_due(context.updates, config.policy_delay)
+            policy_loss = jax.lax.cond(due, improve, rest, params["policy"])
     metrics = {
         "critic_loss": critic_loss,
         "policy_loss": policy_loss,

@@ -12,7 +12,6 @@ from dm_env import specs
 from boonta.agents import sac, td3
 from boonta.agents.actor_critic import Layers, make_networks
 from boonta.agents.base import Slots
-from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
 from boonta.agents.heads import real_actions
 from boonta.envs.base import MID, EnvSpec, TimeStep
@@ -149,10 +148,6 @@ def test_a_whole_network_that_does_not_fit_is_refused(name, size, change, messag
     assert own.network and own.update.at_once == 1
     with pytest.raises(ValueError, match=message):
         AGENTS[name](SPEC, network=whole._replace(**change))
-
-
-def test_ddpg_is_td3_without_what_it_adds():
-    assert replaced(td3.Config(), {"layers.critics": 1, "policy_delay": 1, "target_noise": 0.0}) == td3.DDPG
 
 
 @pytest.mark.parametrize("name", AGENTS)

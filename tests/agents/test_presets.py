@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from dm_env import specs
 
-from boonta.agents import impala, muzero, ppo, sac, td3
+from boonta.agents import encoders, impala, muzero, ppo, sac, td3
 from boonta.agents.config import leaves
 
 IMPALA = {
@@ -259,9 +261,31 @@ def test_muzero(kind):
     assert resolved(muzero.Config.preset(kind)) == MUZERO | MUZERO_PRESETS[kind]
 
 
-def test_sac_and_td3():
-    assert known(sac.Config()) == SAC and known(td3.Config()) == TD3
-    assert known(td3.DDPG) == TD3 | {"layers.critics": 1, "policy_delay": 1, "target_noise": 0.0}
+DDPG = TD3 | {"layers.critics": 1, "policy_delay": 1, "target_noise": 0.0}
+PIXELS = {
+    "layers.torso.kind": "nature",
+    "layers.torso.widths": None,
+    "layers.frame_stack": 3,
+    "replay.size": 100_000,
+    "replay.updates_per_env_step": 0.5,
+}
+
+
+@pytest.mark.parametrize(("config", "values"), [(sac.Config, SAC), (td3.Config, TD3), (td3.DDPG, DDPG)])
+def test_sac_td3_and_ddpg(config, values):
+    assert known(config.preset("default")) == values and isinstance(config.preset("mujoco"), config)
+    assert known(config.preset("mujoco")) == values | {"replay.min_size": 10_000}
+    assert known(config.preset("dm_control_pixels")) == values | PIXELS
+
+
+@pytest.mark.parametrize("config", [impala.Config, ppo.Config, ppo.A2C, sac.Config, td3.Config, td3.DDPG])
+def test_presets_of_pixels_learn_from_whole_rewards(config):
+    """A task of dm_control is a picture [84, 84, 3], and pays at most 1 a step."""
+    preset = config.preset("dm_control_pixels")
+    torso = preset.layers.torso if hasattr(preset, "layers") else preset.torso
+    encoders.check_observation(torso, specs.BoundedArray((84, 84, 3), np.uint8, 0, 255, "pixels"))
+    assert getattr(preset, "layers", preset).frame_stack == 3
+    assert getattr(preset, "reward_clip", "none") == "none"
 
 
 def test_ppo():

@@ -12,9 +12,11 @@ from boonta.agents import td3
 from boonta.agents.actor_critic import Layers, Networks
 from boonta.agents.base import Batch, Steps
 from boonta.agents.config import replaced
+from boonta.agents.groups import Torso
 from boonta.agents.heads import real_actions
 from boonta.agents.optimisation import Context
 from boonta.agents.td3.loss import smoothed, td3_loss
+from boonta.agents.transitions import TransitionReplay
 from boonta.envs.base import MID, EnvSpec
 
 pytestmark = pytest.mark.once
@@ -64,7 +66,7 @@ def test_losses_and_gradients_by_hand():
 def test_ddpg_has_one_critic_and_no_noise_and_is_never_late():
     toy = {"policy": PARAMS["policy"], "critic": jnp.array([1.0])}
     targets = {"policy": TARGETS["policy"], "critic": jnp.array([3.0])}
-    config = replaced(td3.DDPG, {"discount": 0.5})
+    config = replaced(td3.DDPG.preset("default"), {"discount": 0.5})
     for updates in (0, 1):
         _, outcome = loss(toy, updates, config, targets)
         assert float(outcome.metrics["critic_loss"]) == pytest.approx((4 + 0.5 * (6 + 0.81) - 1.25) ** 2, rel=1e-5)
@@ -79,7 +81,7 @@ def test_a_targets_noise_is_clipped_and_so_is_the_action():
     assert np.abs(middle[np.abs(middle) < 0.5]).mean() > 0.1
     edge = np.asarray(smoothed(KEY, jnp.full((20_000, 1), 0.9), CONFIG))
     assert edge.max() == 1 and edge.min() == pytest.approx(0.4)
-    np.testing.assert_array_equal(smoothed(KEY, jnp.ones((5, 1)), td3.DDPG), 1)
+    np.testing.assert_array_equal(smoothed(KEY, jnp.ones((5, 1)), td3.DDPG.preset("default")), 1)
 
 
 def test_policy_and_targets_move_in_every_second_update_alone():
@@ -109,3 +111,26 @@ def test_policy_and_targets_move_in_every_second_update_alone():
         states[0].params,
         states[2].params,
     )
+
+
+def test_the_branch_of_the_delayed_policy_holds_no_convolution_that_branches_are_slow_at():
+    images = EnvSpec(specs.BoundedArray((36, 36), np.uint8, 0, 255), ACTIONS)
+    agent = td3.make(td3.Config(Layers(Torso("nature"), widths=(8,)), replay=TransitionReplay(batch_size=1)), images)
+    rows = batch()
+    pictures = rows._replace(
+        steps=rows.steps._replace(observation=jnp.zeros((*rows.steps.reward.shape, 36, 36), jnp.uint8))
+    )
+    traced = jax.make_jaxpr(agent.update.step)(jax.eval_shape(agent.update.init, KEY), pictures)
+    branches = [str(branch) for branch in conditionals(traced.jaxpr)]
+    assert "conv_general_dilated" in str(traced) and branches
+    assert not any("conv_general_dilated" in branch for branch in branches)
+
+
+def conditionals(jaxpr):
+    """The branches of all `lax.cond` in a traced program, those in its parts as well."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "cond":
+            yield from equation.params["branches"]
+        for part in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "jaxpr")):
+            if hasattr(part, "jaxpr"):
+                yield from conditionals(part.jaxpr)

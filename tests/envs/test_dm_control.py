@@ -1,5 +1,7 @@
 """The DeepMind Control Suite's tasks."""
 
+import contextlib
+import dataclasses
 import os
 import pickle
 import subprocess
@@ -11,6 +13,7 @@ from dm_env import specs
 
 from boonta.envs import base, conformance, rendering
 from boonta.envs.dm_control import DmControl
+from boonta.envs.looped import LoopedEnv
 from boonta.tests.helpers.deadline import DEADLINE_S
 
 suite = pytest.importorskip("dm_control.suite")
@@ -82,17 +85,19 @@ def test_pixels_are_those_of_a_camera_and_move():
 
 
 @drawn
-def test_pixels_without_workers_are_for_one_thread():
-    shown = {observe: DmControl("cartpole-swingup", observe) for observe in ("state", "leaves", "pixels", "both")}
-    assert [name for name, env in shown.items() if env.one_thread] == ["pixels", "both"]
-    assert not DmControl("cartpole-swingup", "pixels", workers=1).one_thread
+def test_pixels_are_drawn_by_a_worker_unless_there_shall_be_none():
+    for observe, draws in {"state": False, "leaves": False, "pixels": True, "both": True}.items():
+        env = DmControl("cartpole-swingup", observe, height=8, width=8)
+        assert not env.one_thread and dataclasses.replace(env, workers=0).one_thread == draws
+        with contextlib.closing(env(num_envs=1, seed=0)) as batch:
+            assert isinstance(batch, LoopedEnv) != draws
 
 
 @drawn
 @pytest.mark.skipif("DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ, reason="it would open a window")
 def test_pixels_are_drawn_after_a_window_of_pygames_has_closed():
     pygame = pytest.importorskip("pygame")
-    batch = DmControl("cartpole-swingup", "pixels", height=8, width=8)(num_envs=1, seed=0)
+    batch = DmControl("cartpole-swingup", "pixels", height=8, width=8, workers=0)(num_envs=1, seed=0)
     pygame.init()
     pygame.display.set_mode((8, 8))
     pygame.quit()
@@ -104,7 +109,7 @@ def test_pixels_are_drawn_after_a_window_of_pygames_has_closed():
 @pytest.mark.slow
 def test_pixels_conform():
     with pytest.warns(UserWarning, match="no episode ended"):
-        conformance.check(DmControl("cartpole-swingup", "pixels", height=8, width=8), num_envs=1, steps=4)
+        conformance.check(DmControl("cartpole-swingup", "pixels", height=8, width=8, workers=0), num_envs=1, steps=4)
 
 
 def test_without_a_renderer_pixels_are_refused_and_nothing_is_drawn(monkeypatch):
