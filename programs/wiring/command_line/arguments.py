@@ -9,7 +9,8 @@ import inspect
 import io
 import pathlib
 import sys
-from collections.abc import Sequence
+import typing
+from collections.abc import Mapping, Sequence
 from types import FunctionType, ModuleType
 from typing import Annotated, Any
 
@@ -30,6 +31,7 @@ from boonta.programs.wiring.run_folder.naming import folder_name
 from boonta.programs.wiring.run_folder.provenance import from_root, provenance_of
 from boonta.programs.wiring.shipped import FOLDER
 
+PRESET: type[Any] = type(tyro.conf.subcommand())  # Marks one of the presets that a flag chooses from.
 RunFlags = Annotated[Run, tyro.conf.arg(name="")]  # The flag is --workdir, not --run.workdir.
 
 
@@ -83,7 +85,10 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
         settings["env"] = env if chosen is None else environments.with_settings(env, chosen)
     run = settings.pop("run")
     usual = {each.name: each.default for each in flagged if each.default is not each.empty and each.name != "run"}
+    presets = _presets_named(hints, given)
+    usual |= {name: preset for name, (_, preset) in presets.items()}
     words = _words(function, settings, env_name if ":" in env_name else "")
+    words += [name for name, _ in presets.values()]
     return _absolute(run, settings, usual | ({} if env is None else {"env": usual_env}), words), settings
 
 
@@ -167,8 +172,22 @@ def _words(function: ProgramFunction, settings: dict[str, Any], env_name: str) -
         name_of(function),
         "" if ours or agent == function.__module__ else agent.rpartition(".")[2],
         *env,
-        *(pathlib.PurePath(value).name for value in settings.values() if isinstance(value, str)),
+        *(pathlib.PurePath(value).name for value in settings.values() if isinstance(value, str | pathlib.PurePath)),
     ]
+
+
+def _presets_named(hints: Mapping[str, Any], given: Sequence[str]) -> dict[str, tuple[str, Any]]:
+    """By parameter, the name and the value of each preset that the command line has as PARAMETER:NAME.
+
+    Such parameters have the hint that `tyro.extras.subcommand_type_from_defaults` makes.
+    """
+    named = {}
+    for parameter, hint in hints.items():
+        for option in typing.get_args(hint):
+            for mark in getattr(option, "__metadata__", ()):
+                if isinstance(mark, PRESET) and f"{parameter}:{mark.name}" in given:
+                    named[parameter] = (mark.name, mark.default)
+    return named
 
 
 def presets_of(settings: dict[str, Any], launch: str) -> str:

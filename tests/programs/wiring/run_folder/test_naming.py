@@ -108,6 +108,20 @@ def test_a_config_without_presets_and_a_flag_without_a_default_are_in_the_name(t
     assert config_file.agent_of({"evaluation": settings["evaluation"], "env": Catch()}) == ""
 
 
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        ([], "unplugged-catch7"),
+        (["config:dqn-catch"], "unplugged-catch7-dqn-catch"),
+        (["--seed", "2", "config:board", "--config.discount", "0.5"], "unplugged-catch7-board-discount0.5-seed2"),
+    ],
+)
+def test_an_archive_and_a_preset_that_are_named_are_in_the_name(flags, name):
+    unplugged = arguments.function_of(ROOT / "programs" / "unplugged.py")
+    run, _ = arguments.parse(unplugged, ["--data", "archives/catch7", *flags])
+    assert pathlib.Path(run.workdir).name == name
+
+
 def test_a_folder_that_is_named_is_taken(impala, tmp_path):
     run, _ = arguments.parse(impala, ["catch", "--seed", "3", "--workdir", str(tmp_path)])
     assert run.workdir == str(tmp_path)
