@@ -147,6 +147,8 @@ class Run:
         found = {}
         for word in self.gpus:
             group, _, number = word.partition("=")
+            if group in found:
+                raise ValueError(f"--gpus {word!r} is the second for {group}, which has {found[group]:g}: give one")
             try:
                 found[group] = float(number)
             except ValueError:

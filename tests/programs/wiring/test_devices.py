@@ -129,6 +129,11 @@ def test_words_that_are_no_numbers_are_refused(word):
         Run(gpus=(word,))
 
 
+def test_a_group_that_is_given_gpus_twice_is_refused():
+    with pytest.raises(ValueError, match="--gpus 'actor=2' is the second for actor, which has 1: give one"):
+        Run(workdir="run", gpus=("actor=1", "learner=1", "actor=2"))
+
+
 @pytest.mark.parametrize("launch", ["local_mt", "serial", "sebulba", "anakin"])
 def test_one_process_divides_no_gpus(launch):
     with pytest.raises(ValueError, match=f"--gpus 'a=1' is for processes of its own; with --launch {launch} all nodes"):
