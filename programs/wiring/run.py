@@ -144,7 +144,7 @@ class Run:
         Raises:
           ValueError: it has something else.
         """
-        found = {}
+        found: dict[str, float] = {}
         for word in self.gpus:
             group, _, number = word.partition("=")
             if group in found:
