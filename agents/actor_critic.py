@@ -63,7 +63,7 @@ class Layers:
 
 
 # What configs of agents begin with by the kind of an environment; any other kind has their defaults.
-PRESETS: Mapping[str, Mapping[str, Any]] = {
+PRESET_FIELDS: Mapping[str, Mapping[str, Any]] = {
     "mujoco": {"replay": MUJOCO},
     "dm_control_pixels": {"replay": PIXELS, "layers": Layers(Torso("nature"), frame_stack=3)},
 }

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 BOARD = 1_024  # Numbers of an example up to which it is a board, not an image.
 # Channels below which a product for each pixel of the window takes longer than one product over all of it; from there
-# on the sum of products takes 0.7 to 0.95 times as long.
+# on the sum of products takes 0.67 to 0.94 times as long with JAX 0.6.2, 0.9 to 1.1 with 0.12.
 NARROW = 16
 _no_device = contextvars.ContextVar("_no_device", default=False)
 _in_loop = contextvars.ContextVar("_in_loop", default=False)

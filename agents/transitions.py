@@ -82,9 +82,8 @@ class TransitionReplay:
 
 # For Gymnasium's MuJoCo. Of SAC's seeds on HalfCheetah each that was run with both earned more than with 1,000.
 MUJOCO = TransitionReplay(min_size=10_000)
-# For pictures, which take more memory and time: the size is that of "Image Augmentation Is All You Need", Appendix B
-# (https://arxiv.org/abs/2004.13649), the ratio that of "Mastering Visual Continuous Control", Table 1 of its appendix
-# (https://arxiv.org/abs/2107.09645).
+# For pictures, which take more memory and time: the size is that of DrQ (https://arxiv.org/abs/2004.13649), the ratio
+# that of DrQ-v2 (https://arxiv.org/abs/2107.09645), which updates at every second step.
 PIXELS = TransitionReplay(size=100_000, updates_per_env_step=0.5)
 
 

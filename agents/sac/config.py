@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from boonta.agents.actor_critic import PRESETS, Layers
+from boonta.agents.actor_critic import PRESET_FIELDS, Layers
 from boonta.agents.config import check, documented, field
 from boonta.agents.groups import Optimiser
 from boonta.agents.transitions import TransitionReplay
@@ -54,8 +54,8 @@ class Config:
 
     @classmethod
     def preset(cls, kind: str) -> Config:
-        """The hyper-parameters to start from in an env of this kind; see `actor_critic.PRESETS`."""
-        return cls(**PRESETS.get(kind, {}))
+        """The hyper-parameters to start from in an env of this kind; see `actor_critic.PRESET_FIELDS`."""
+        return cls(**PRESET_FIELDS.get(kind, {}))
 
     def __post_init__(self) -> None:
         check(self)

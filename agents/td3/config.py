@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from boonta.agents.actor_critic import PRESETS, Layers
+from boonta.agents.actor_critic import PRESET_FIELDS, Layers
 from boonta.agents.config import check, documented, field, replaced
 from boonta.agents.groups import Optimiser
 from boonta.agents.transitions import TransitionReplay
@@ -68,8 +68,8 @@ class Config:
 
     @classmethod
     def preset(cls, kind: str) -> Config:
-        """The hyper-parameters to start from in an env of this kind; see `actor_critic.PRESETS`."""
-        return cls(**PRESETS.get(kind, {}))
+        """The hyper-parameters to start from in an env of this kind; see `actor_critic.PRESET_FIELDS`."""
+        return cls(**PRESET_FIELDS.get(kind, {}))
 
     def __post_init__(self) -> None:
         check(self)

@@ -51,15 +51,13 @@ def td3_loss(
         action = networks.policy(policy, data.stack_tm1)
         return -mean(networks.critics(jax.lax.stop_gradient(params["critic"]), data.stack_tm1, action)[:, 0])
 
-    def rest(policy: Nest) -> jax.Array:
-        return jax.lax.stop_gradient(improve(policy))
-
+    policy = params["policy"]
     if config.policy_delay == 1:
-        policy_loss = improve(params["policy"])
+        policy_loss = improve(policy)
     else:
+        due = is_due(context.updates, config.policy_delay)
         with convolutions.in_loop():
-            due = is_due(context.updates, config.policy_delay)
-            policy_loss = jax.lax.cond(due, improve, rest, params["policy"])
+            policy_loss = jax.lax.cond(due, improve, lambda policy: jax.lax.stop_gradient(improve(policy)), policy)
     metrics = {
         "critic_loss": critic_loss,
         "policy_loss": policy_loss,

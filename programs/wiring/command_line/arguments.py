@@ -181,13 +181,13 @@ def _presets_named(hints: Mapping[str, Any], given: Sequence[str]) -> dict[str, 
 
     Such parameters have the hint that `tyro.extras.subcommand_type_from_defaults` makes.
     """
-    named = {}
-    for parameter, hint in hints.items():
-        for option in typing.get_args(hint):
-            for mark in getattr(option, "__metadata__", ()):
-                if isinstance(mark, PRESET) and f"{parameter}:{mark.name}" in given:
-                    named[parameter] = (mark.name, mark.default)
-    return named
+    return {
+        parameter: (mark.name, mark.default)
+        for parameter, hint in hints.items()
+        for option in typing.get_args(hint)
+        for mark in getattr(option, "__metadata__", ())
+        if isinstance(mark, PRESET) and f"{parameter}:{mark.name}" in given
+    }
 
 
 def presets_of(settings: dict[str, Any], launch: str) -> str:
