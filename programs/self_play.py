@@ -6,39 +6,36 @@ from boonta.agents.muzero import Config, make
 from boonta.envs.base import Env
 from boonta.envs.open_spiel import OpenSpiel
 from boonta.nodes.actor import Actor
-from boonta.nodes.arena import Arena
 from boonta.nodes.learner import Learner
-from boonta.programs.wiring.evaluation import opponents_in
+from boonta.programs.wiring.evaluation import Evaluation, evaluator
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
 
 
 def self_play(
     run: RunFlags,
     config: Config,
+    evaluation: Evaluation,
     env: Env = OpenSpiel("tic_tac_toe"),  # noqa: B008
     actors: int = 1,
     num_envs: int | None = None,
     rollouts: int = 100,
-    games: int = 50,
-    every_s: float = 120.0,
 ) -> Program:
     """Actors play both sides, the learner samples their games, and an arena plays the newest params against others.
 
     Args:
       run: the run's settings.
       config: the agent's hyper-parameters.
+      evaluation: how, and how often, params are evaluated; its episodes are games against each opponent.
       env: a game of two, such as open_spiel/connect_four, or "open_spiel/pig(players=2,winscore=20)" with --env.passes.
       actors: number of actor processes.
       num_envs: environments per actor; default: 32, or as many as make one batch with --launch anakin.
       rollouts: rollouts of the tree search that is the other opponent, beside a random one, in games of OpenSpiel.
-      games: games against each opponent per evaluation.
-      every_s: an evaluation starts so many seconds after the one before did.
     """
     agent = make(config, env.spec)
     groups = [
         group(Learner),
         group(Actor, actors, num_envs=num_envs),
-        group(Arena, opponents=opponents_in(env, rollouts), games=games, every_s=every_s),
+        evaluator(env, evaluation, rollouts),
     ]
     return Program("self_play", run, agent, env, groups)
 

@@ -107,15 +107,20 @@ PRESETS = {
 }
 
 
-def evaluator(env: Env, evaluation: Evaluation) -> Group:
-    """The node that measures params: an `Evaluator`, or an `Arena` where two play."""
+def evaluator(env: Env, evaluation: Evaluation, rollouts: int = 100) -> Group:
+    """The node that measures params: an `Evaluator`, or an `Arena` where two play, see `opponents_in` for rollouts."""
     if env.spec.num_players == 1:
         return group(Evaluator, episodes=evaluation.episodes, **evaluation.cadence)
-    return group(Arena, opponents=opponents_in(env), games=evaluation.episodes, **evaluation.cadence)
+    return group(Arena, opponents=opponents_in(env, rollouts), games=evaluation.episodes, **evaluation.cadence)
 
 
-def opponents_in(env: Env, rollouts: int = 100) -> dict[str, Any]:
-    """The players that an agent meets in a game of two: a random one, and a tree search in OpenSpiel's games."""
+def opponents_in(env: Env, rollouts: int) -> dict[str, Any]:
+    """The players that an agent meets in a game of two: a random one, and in OpenSpiel's games a tree search.
+
+    Args:
+      env: the game.
+      rollouts: games that the tree search plays out at random before each of its moves.
+    """
     from boonta.envs.players import RandomPlayer, UctPlayer
 
     opponents: dict[str, Any] = {"random": RandomPlayer()}

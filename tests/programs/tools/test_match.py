@@ -45,7 +45,7 @@ def test_games_that_tell_nothing_are_counted(runs, capsys):
 def test_a_player_of_other_games_is_refused_by_its_flag(runs, opponent):
     with pytest.raises(BadInput, match=f"--opponent {opponent} plays games of OpenSpiel and Pgx, and .* holds another"):
         match.match(runs[1], opponent, games=10)
-    assert list(evaluation.opponents_in(nim.Nim(5))) == ["random"]
+    assert list(evaluation.opponents_in(nim.Nim(5), rollouts=1)) == ["random"]
 
 
 @pytest.mark.parametrize(
