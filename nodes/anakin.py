@@ -65,7 +65,8 @@ class Anakin(Node):
       num_envs: B, environment slots, over all hosts; None is the table's batch size.
       num_replayed: most sequences that are replayed at once, where reanalyzers would fill a table.
       devices: how many of this process's devices to use; None takes all.
-      eval_every: updates between evaluations, or env steps, with another at the limit of either; 0 makes none.
+      eval_every: updates between evaluations, or env steps; 0 makes none. There are others after 1, 2, 4, 8 … updates
+        of the first interval, and at the limit of either.
       eval_by: which of the two `eval_every` counts, "updates" or "env_steps", rounded to whole updates. Of a population
         it is the env steps of each member.
       eval_episodes: episodes in an evaluation, each in a slot of its own.
@@ -116,7 +117,7 @@ class Anakin(Node):
             name, agent, env, num_envs, devices, seed, eval_episodes, eval_steps, eval_deterministic, num_replayed
         )
         self._agent, self._env, self._limits = agent, env, stop or StopRule()
-        check_setup(setup, eval_every, self._limits)
+        check_setup(setup, eval_every, eval_by, eval_max_age, self._limits)
         self._folder, self._start_from, self._eval_max_age = pathlib.Path(folder), start_from, eval_max_age
         self._save_every_s, self._retention, self._agreement = save_every_s, retention, agreement or SingleHost()
         self._eval_episodes = eval_episodes
@@ -256,19 +257,20 @@ class Anakin(Node):
             self.measure(start_seconds(self.stopwatch) | reused())
         self._last_update = expanded(outcomes[-1].metrics)
         evaluated = {} if evaluation is None else evaluation.metrics
-        measured = self._fused.summarise({**self._last_update, **evaluated}, pending.updates)
         rounds, program = pending.rounds, self._fused.program
         episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
+        measured = self._fused.summarise({**self._last_update, **evaluated}, episodes, pending.updates)
         self._played = episodes if self._played is None else jax.tree.map(np.add, self._played, episodes)
         self.count(updates=rounds * program.updates)
         self._account(rounds * program.env_steps, rounds * program.renewed, episodes)
-        self.measure(measured)
         if evaluation is not None:
             if self._agreement.first:
                 self.count(eval_episodes=self._eval_episodes * self._fused.learners)
             given = pending.learner, self._last_update, self._played, pending.updates
             self._played = None
-            self.measure(self._evaluations.add(evaluation, *given, self._counters(), self._episodes.start))
+            measured |= self._evaluations.add(evaluation, *given, self._counters(), self._episodes.start)
+        self.measure(measured)  # At once: a heartbeat in between would give an evaluation the version of the last.
+        if evaluation is not None:
             self.heartbeat()  # The next evaluation may come before a regular one, and take this one's place.
 
     def _account(self, env_steps: int, renewed: int, episodes: stage.Episodes) -> None:

@@ -36,7 +36,7 @@ class Compiled:
         self.seconds: dict[str, float] = {}
         self._in_loop = fused.in_loop
         program = fused.program
-        self._everywhere = everywhere = _everywhere(fused)
+        self._everywhere = everywhere = NamedSharding(fused.mesh, PartitionSpec())
         self.by_device = NamedSharding(fused.mesh, PartitionSpec("batch"))
         self._share = whole(fused.mesh)
         self._copy = jax.jit(lambda nest: jax.tree.map(jnp.copy, nest))
@@ -96,10 +96,6 @@ def shapes_of(fused: FusedLearner, learner: Nest) -> fusion.State:
     version = jax.ShapeDtypeStruct((), jnp.int32)
     state, _ = jax.eval_shape(fused.program.init, learner, version, fused.run_key)
     return jax.tree.map(_shape, state, fused.place(state))
-
-
-def _everywhere(fused: FusedLearner) -> NamedSharding:
-    return NamedSharding(fused.mesh, PartitionSpec())
 
 
 def _shape(leaf: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:

@@ -43,7 +43,7 @@ class Lengths:
 
     Args:
       program: the fused program.
-      eval_every: updates between evaluations; 0 makes none.
+      eval_every: updates between evaluations, from the first interval's end on; 0 makes none.
       limits: the program's stop rule.
     """
 
@@ -61,7 +61,7 @@ class Lengths:
         program, rule = self._program, self._limits
         rounds = max(1, min(int(DISPATCH_S * pace), 4 * self._last))
         if self._eval_every:
-            rounds = min(rounds, pieces(self._eval_every - updates % self._eval_every, program.updates))
+            rounds = min(rounds, pieces(self._due(updates) - updates, program.updates))
         if rule.updates is not None:
             rounds = min(rounds, pieces(rule.updates - updates, program.updates))
         if rule.env_steps is not None:
@@ -77,5 +77,14 @@ class Lengths:
           updates, env_steps: those so far, these rounds' included.
         """
         limits = (self._limits.updates, updates), (self._limits.env_steps, env_steps)
-        due = self._eval_every and before // self._eval_every < updates // self._eval_every
-        return bool(due or self._eval_every and any(limit is not None and count >= limit for limit, count in limits))
+        ends = any(limit is not None and count >= limit for limit, count in limits)
+        return bool(self._eval_every) and (ends or self._due(before) <= updates)
+
+    def _due(self, updates: int) -> int:
+        """The number of updates at which the next evaluation is due.
+
+        Before the first interval is over it is the next power of two: an update may have ten env steps or ten thousand,
+        and nobody should wait for a whole interval to see how a run does.
+        """
+        following = (updates // self._eval_every + 1) * self._eval_every
+        return following if updates >= self._eval_every else min(following, 1 << updates.bit_length())

@@ -6,11 +6,11 @@ import math
 
 from boonta.nodes.fused import stage
 
-RETURNS = 100  # The least number of episodes that a mean return is taken over.
+RETURNS = 100  # Episodes that a mean return is taken over, as soon as so many have ended.
 
 
 class Recent:
-    """Sums over the last episodes, `RETURNS` of them or a few more.
+    """Sums over the episodes of the last dispatches: of as few as have `RETURNS`, or of all while there are fewer.
 
     Args:
       fresh: whether the program began with fresh params; only then the first episodes count for `start`.
@@ -31,7 +31,7 @@ class Recent:
         self._sums.append(episodes)
         while sum(sums.number for sums in self._sums[1:]) >= RETURNS:
             del self._sums[0]
-        number, returns, squares, steps = (sum(sums) for sums in zip(*self._sums))
+        number, returns, squares, steps = (sum(sums) for sums in zip(*(each[:4] for each in self._sums)))
         mean = returns / number
         metrics = {"return": mean, "episode_steps": steps / number, "return_episodes": number}
         if number > 1:

@@ -72,13 +72,14 @@ class Evaluations:
         """
         found = {"eval_version": float(updates), **self._allowed}
         self.rows = self._fused.member_rows(evaluation, update, episodes, updates)
-        member, score = None, {name: float(value) for name, value in evaluation.metrics.items() if not self.rows}
         if self._log is not None:
             for row in self.rows:
                 self._log.write(row)
             collapsed = [self._has_collapsed(i, row, update, start) for i, row in enumerate(self.rows)]
             found["members_collapsed"] = float(sum(collapsed))
-        if self._fused.best is not None:
+        if self._fused.best is None:
+            member, score = None, {name: float(value) for name, value in evaluation.metrics.items()}
+        else:
             member, learner = self._fused.best(learner, update, self.rows)
             score = self.rows[member]
         if self._best is not None:

@@ -82,8 +82,8 @@ class FusedLearner(NamedTuple):
       evaluate: `(learner state, key) -> evaluation`.
       place: `(shapes of the state) -> shardings`.
       place_learner: the sharding of the learner state.
-      summarise: `(metrics, updates) -> scalars` that the monitor logs. It raises FloatingPointError if the loss of no
-        learner is finite.
+      summarise: `(metrics, episodes, updates) -> scalars` that the monitor logs. It raises FloatingPointError if the
+        loss of no learner is finite, or if one learner's environments show NaN.
       member_rows: `(evaluation, metrics, episodes, updates) -> rows`, one for each member of a population.
       best: `(learner state, metrics, rows) -> (member, learner state)`, of a population the best member, from whose
         state other programs start; None for one learner, whose state itself they start from.
@@ -99,18 +99,19 @@ class FusedLearner(NamedTuple):
     evaluate: Callable[[Nest, jax.Array], EvaluationResult]
     place: Callable[[fusion.State], fusion.State]
     place_learner: NamedSharding
-    summarise: Callable[[Metrics, int], dict[str, float]]
+    summarise: Callable[[Metrics, stage.Episodes, int], dict[str, float]]
     member_rows: Callable[[EvaluationResult, Metrics, stage.Episodes, int], list[Row]]
     best: Callable[[Nest, Metrics, Sequence[Row]], tuple[int, Nest]] | None
     learners: int = 1
 
 
-def check_setup(setup: Setup, eval_every: int, stop: StopRule) -> None:
+def check_setup(setup: Setup, eval_every: int, eval_by: str, eval_max_age: int | None, stop: StopRule) -> None:
     """Refuses what can't be fused, or evaluated.
 
     Args:
       setup: the parts and their settings.
-      eval_every: updates or env steps between evaluations; 0 if there are none.
+      eval_every: updates or env steps between evaluations, as `eval_by` says; 0 if there are none.
+      eval_max_age: updates after which an evaluation is called old, or None.
       stop: the program's stop rule.
 
     Raises:
@@ -132,6 +133,10 @@ def check_setup(setup: Setup, eval_every: int, stop: StopRule) -> None:
             f"{name}: eval_every is {eval_every}, eval_episodes {setup.eval_episodes}, eval_steps {setup.eval_steps}; "
             "they must be at least 0, 1 and 1"
         )
+    if eval_by not in ("updates", "env_steps"):
+        raise ValueError(f"{name}: eval_by is {eval_by!r}; it must be one of updates, env_steps")
+    if eval_max_age is not None and eval_max_age < 1:
+        raise ValueError(f"{name}: eval_max_age is {eval_max_age}; it must be at least 1, or none")
     check_fits(setup.agent, env)
     evaluated_policy(setup.agent, setup.deterministic)
 
@@ -161,8 +166,8 @@ def one_learner(setup: Setup) -> FusedLearner:
     def init(learner: Nest, version: jax.Array, key: jax.Array) -> tuple[fusion.State, stage.Episodes]:
         return fused.init(learner, version, jax.random.fold_in(key, version))
 
-    def summarise(metrics: Metrics, updates: int) -> dict[str, float]:
-        require_finite(metrics, updates)
+    def summarise(metrics: Metrics, episodes: stage.Episodes, updates: int) -> dict[str, float]:
+        require_finite(metrics, updates, episodes.nans)
         return {name: float(value) for name, value in metrics.items()}
 
     return FusedLearner(

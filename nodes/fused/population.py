@@ -20,7 +20,6 @@ from boonta.nodes.acting.outputs import OutputError
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Metrics, Row, Setup, may_loop, play, streams
 from boonta.nodes.hosts.placement import make_mesh
-from boonta.nodes.metrics import means as mean_metrics
 
 Values = dict[str, jax.Array]  # Hyper-parameters by field of the config, float32 [], or [members] of a population.
 
@@ -77,7 +76,7 @@ def population(
         evaluate=lambda learner, key: jax.vmap(one.evaluate, in_axes=(0, None))(learner, key),  # The same episodes.
         place=lambda shapes: jax.tree.map(lambda _: spread, shapes),
         place_learner=spread,
-        summarise=lambda metrics, updates: _summarise(metrics, size, updates),
+        summarise=lambda metrics, episodes, updates: _summarise(metrics, size, updates),
         member_rows=lambda *evaluated: _rows(members, *evaluated),
         best=_Best(setup.agent, mesh),
         learners=size,
@@ -140,7 +139,8 @@ def _summarise(metrics: Metrics, size: int, updates: int) -> dict[str, float]:
     """Means over the members that have not diverged, and the number of those that have."""
     sound = np.isfinite(_loss(metrics, size))
     _require_any(sound, updates)
-    means = mean_metrics({name: values[sound].tolist() for name, values in metrics.items()})
+    # Members are evaluated on the same episodes: of these, the error of a mean over members is about that of one.
+    means = {name: float(np.mean(values[sound], dtype=np.float64)) for name, values in metrics.items()}
     return {**means, "diverged": float(np.sum(~sound)), "members": float(size)}
 
 
@@ -183,7 +183,7 @@ class _Best:
         sound = np.isfinite(_loss(metrics, len(rows))) & np.asarray(self._sound(population.learner))
         _require_any(sound, int(rows[0]["updates"]))
         returns = np.array([row["eval_return"] for row in rows])
-        best = int(np.argmax(np.where(sound, returns, -np.inf)))
+        best = int(np.argmax(np.where(sound & np.isfinite(returns), returns, -np.inf)))
         state = self._state(population.learner, np.int32(best))
         return best, jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), state)
 

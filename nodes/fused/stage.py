@@ -9,13 +9,16 @@ that is drawn, not on how many devices hold it, so that a run is the same on one
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import tree
 
 from boonta.agents.base import Nest, Policy, Slots, Steps
 from boonta.envs.base import FIRST, LAST, EnvSpec, TimeStep
+from boonta.envs.spec_check import name_of
 from boonta.nodes.acting.outputs import checked_step
 
 
@@ -40,12 +43,13 @@ class Stage(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """The number of episodes that ended, over slots and steps, and sums over them."""
+    """The number of episodes that ended, over slots and steps, sums over them, and what was wrong in any."""
 
     number: jax.Array  # float32 []
     returns: jax.Array  # float32 [], raw.
     squares: jax.Array  # float32 []; the squares of the raw returns.
     steps: jax.Array  # float32 [], env steps.
+    nans: Mapping[str, jax.Array] = {}  # float32 [], how many NaNs each leaf of real numbers has shown, by its name.
 
 
 def begin(env: Any, policy: Policy, num_envs: int, key: jax.Array) -> Stage:
@@ -86,7 +90,14 @@ def act(
         return stage, (steps, episodes)
 
     stage, (steps, episodes) = jax.lax.scan(one, stage, None, length=rows)
-    return stage, steps, jax.tree.map(jnp.sum, episodes)
+    return stage, steps, jax.tree.map(jnp.sum, episodes)._replace(nans=_nans(steps))
+
+
+def _nans(steps: Steps) -> dict[str, jax.Array]:
+    """How many NaNs each leaf of real numbers has that environments have shown, float32 [], by the leaf's name."""
+    shown = TimeStep(steps.step_type, steps.reward, steps.discount, steps.observation)
+    real = [(path, leaf) for path, leaf in tree.flatten_with_path(shown) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return {name_of(path): jnp.sum(jnp.isnan(leaf), dtype=jnp.float32) for path, leaf in real}
 
 
 def play_back(policy: Policy, params: Nest, version: jax.Array, steps: Steps, key: jax.Array) -> Steps:

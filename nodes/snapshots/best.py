@@ -9,6 +9,7 @@ A fused program keeps exactly the state that it evaluates.
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
 from collections.abc import Callable, Mapping
 
@@ -74,8 +75,12 @@ class Best:
         self._judged: float | None = None
 
     def offer(self, record: Record, take: Callable[[], State]) -> None:
-        """Keeps the state that `take` gives, if its evaluation is the best so far; of equal ones the newest is kept."""
-        if self.record is None or record.eval_return >= self.record.eval_return:
+        """Keeps the state that `take` gives, if its evaluation is the best so far; of equal ones the newest is kept.
+
+        One that isn't finite says nothing, and no other would ever be above it.
+        """
+        best = -math.inf if self.record is None else self.record.eval_return
+        if math.isfinite(record.eval_return) and record.eval_return >= best:
             self.record, self._held = record, take()
 
     def follow(self, evaluation: Mapping[str, float], updates: int, take: Callable[[], State]) -> None:

@@ -32,7 +32,7 @@ def check_threads(program: Program) -> None:
         accepted = parameters(group.node)
         if "threads" not in accepted or "env" not in accepted:
             continue
-        given = {"threads": accepted["threads"].default, "env": program.env, **placed, **group.settings}
+        given = {"threads": accepted["threads"].default, "env": program.env, **group.settings, **placed}
         if given["threads"] > 1 and getattr(given["env"], "one_thread", False):
             raise ValueError(
                 f"{group.label}: one thread must make all steps of this environment, and an actor has "

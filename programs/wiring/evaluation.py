@@ -21,7 +21,8 @@ class Evaluation:
       by: what the interval counts; the default is seconds, and updates in a fused program, which counts no seconds. By
         updates or env steps, runs are evaluated at the same points on any machine, so that they compare.
       every_s: seconds from the start of one evaluation to the next, or more, because of `max_share`.
-      every_updates: updates between evaluations; 0 makes none in a fused program.
+      every_updates: updates between evaluations; 0 makes none in a fused program, which has others after 1, 2, 4, 8 …
+        updates of the first interval.
       every_env_steps: env steps between evaluations; of a population, each member's.
       deterministic: whether the policy takes its best action, or draws one as actors do; None leaves it to the agent.
       max_share: the greatest share of its time that the evaluator plays, above 0 and at most 1.
@@ -57,9 +58,14 @@ class Evaluation:
         left_out = {"episodes"} | ({"by"} if self.by == "default" else set())
         return {name: value for name, value in settings.items() if name not in left_out}
 
-    def described(self, fused: bool) -> str:
-        """When and on what is evaluated, for people; a fused program counts updates where others count seconds."""
+    def described(self, fused: bool, players: int) -> str:
+        """When and on what is evaluated, for people.
+
+        A fused program counts updates where others count seconds, and plays no matches in games of two players.
+        """
         by = {"default": "updates" if fused else "seconds"}.get(self.by, self.by)
+        if fused and (players == 2 or (by == "updates" and not self.every_updates)):
+            return "none"
         every = {"seconds": f"{self.every_s:g} s", "updates": f"{self.every_updates:,d} updates"}
         every["env_steps"] = f"{self.every_env_steps:,d} env steps"
         share = "" if fused else f", in at most {self.max_share:.0%} of its node's time"

@@ -25,7 +25,8 @@ def test_the_very_state_that_was_evaluated_best_is_kept(tmp_path, monkeypatch):
     def scripted(learner, key):
         seen[anakin._updates] = np.array(learner.weights["linear"]["w"])
         evaluation = evaluate(learner, key)
-        return evaluation._replace(metrics=evaluation.metrics | {"eval_return": jnp.float32(returns[anakin._updates])})
+        result = {"eval_return": jnp.float32(returns.get(anakin._updates, 0.0))}
+        return evaluation._replace(metrics=evaluation.metrics | result)
 
     monkeypatch.setattr(anakin._device, "evaluate", scripted)
     while anakin._updates < 60:
@@ -46,12 +47,15 @@ def test_it_evaluates_by_env_steps(tmp_path):
         anakin.step()
         versions.add(anakin.report()["metrics"].get("eval_version"))
     anakin.close()
-    assert versions - {None} <= {32.0, 62.0, 64.0, 94.0, 96.0} and len(versions) > 1
+    assert versions - {None} <= {2.0, 4.0, 8.0, 16.0, 32.0, 62.0, 64.0, 94.0, 96.0} and len(versions) > 1
     assert anakin.report()["metrics"]["eval_age_allowed"] == 70
 
 
-@pytest.mark.parametrize(("updates", "evaluated"), [(40, [20, 40]), (50, [20, 40, 50]), (10, [10])])
-def test_the_last_params_are_evaluated_whatever_the_distance(tmp_path, monkeypatch, updates, evaluated):
+@pytest.mark.parametrize(
+    ("updates", "evaluated"),
+    [(40, [2, 4, 8, 16, 20, 40]), (50, [2, 4, 8, 16, 20, 40, 50]), (10, [2, 4, 8, 10])],
+)
+def test_it_evaluates_early_at_intervals_and_the_last_params(tmp_path, monkeypatch, updates, evaluated):
     anakin = node(tmp_path, updates, eval_every=20)
     anakin.start()
     evaluate, seen = anakin._device.evaluate, []
@@ -61,11 +65,27 @@ def test_the_last_params_are_evaluated_whatever_the_distance(tmp_path, monkeypat
         return evaluate(learner, key)
 
     monkeypatch.setattr(anakin._device, "evaluate", spy)
+    measure, measured = anakin.measure, []
+    monkeypatch.setattr(anakin, "measure", lambda metrics: (measured.append(metrics), measure(metrics)))
     while anakin._updates < updates:
         anakin.step()
     anakin.step()  # Without rounds.
     anakin.close()
+    # At once: in between, a heartbeat would give an evaluation the version of the last one.
+    assert [each["eval_version"] for each in measured if "eval_return" in each] == evaluated
     assert seen == evaluated and anakin.report()["metrics"]["eval_version"] == updates
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"eval_by": "frames"}, "eval_by is 'frames'; it must be one of updates, env_steps"),
+        ({"eval_max_age": 0}, "eval_max_age is 0; it must be at least 1, or none"),
+    ],
+)
+def test_settings_that_can_not_work_are_refused(tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
+        node(tmp_path, 1, eval_every=1, **settings)
 
 
 def test_which_policy_is_evaluated_is_chosen(tmp_path):

@@ -1,8 +1,9 @@
-"""The fused node with the real agents: IMPALA solves Catch; MuZero searches, keeps a replay, and its loss falls."""
+"""The fused node learns: IMPALA solves Catch; MuZero searches, keeps a replay, and its loss falls; NaN ends it."""
 
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ from boonta.agents.config import replaced
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.watch.stopping import StopRule
+from boonta.tests.helpers import tiny
 
 pytestmark = pytest.mark.once
 
@@ -53,3 +55,20 @@ def test_muzero_learns_from_its_replay(tmp_path):
     assert node.report()["counts"]["updates"] == 80
     assert node.report()["metrics"]["loss"] < 0.8 * min(losses[1:2]), losses
     assert any(np.any(a != b) for a, b in zip(jax.tree.leaves(before), jax.tree.leaves(node._state.learner.params)))
+
+
+class Unsound(Catch):
+    """Its reward is NaN where the ball lands."""
+
+    def move(self, key, state, action):
+        state, reward, landed, cut = super().move(key, state, action)
+        return state, jnp.where(landed, jnp.nan, reward), landed, cut
+
+
+def test_what_an_environment_shows_as_nan_is_named(tmp_path):
+    env = Unsound(rows=4, columns=3)
+    anakin = Anakin("anakin", tiny.make(env.spec), env, folder=str(tmp_path), num_envs=16, eval_every=0, devices=1)
+    anakin.start()
+    with pytest.raises(FloatingPointError, match=r"the environment's reward \(\d+ times\) is NaN, after \d+ updates"):
+        for _ in range(3):
+            anakin.step()

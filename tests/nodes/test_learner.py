@@ -230,13 +230,6 @@ def test_policy_lag_counts_versions(tmp_path):
     assert learner.report()["counts"]["updates"] == 4
 
 
-def test_the_update_is_compiled_once(tmp_path):
-    learner = Learner("learner", AGENT, SPEC, BatchStore(), VariableServer("v"), folder=str(tmp_path), devices=1)
-    learner.start()
-    for _ in range(5):
-        learner.step()
-
-
 @pytest.mark.once
 def test_one_device_and_eight_learn_the_same():
     """Simulated devices must be requested before JAX starts, so this runs in a process of its own."""

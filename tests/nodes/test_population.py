@@ -47,13 +47,15 @@ def test_members_learn_what_each_would_alone_and_the_best_is_kept_for_others(tmp
         np.testing.assert_allclose(weights[i], alone._state.learner.weights["linear"]["w"], rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(together._state.key[i], alone._state.key)
     rows = metrics.read(tmp_path, metrics.MEMBERS)
-    assert [(row["member"], row["updates"]) for row in rows] == [(i, u) for u in (10, 20) for i in range(4)]
-    last = [row["eval_return"] for row in rows[4:]]
+    assert [(row["member"], row["updates"]) for row in rows] == [(i, u) for u in (1, 2, 4, 8, 10, 20) for i in range(4)]
+    last = [row["eval_return"] for row in rows[-4:]]
     best, counts = Checkpointer(tmp_path / "checkpoints").restore(make(Config()).update.init(None))
     np.testing.assert_array_equal(best.weights["linear"]["w"], weights[int(np.argmax(last))])
     assert counts["updates"] == 20 and counts["env_steps"] == 4 * 8 * (1 + 20 * 4)
     report = together.report()
     assert report["metrics"]["eval_return"] == pytest.approx(np.mean(last))
+    errors = [row["eval_return_se"] for row in rows[-4:]]  # All play the same episodes.
+    assert report["metrics"]["eval_return_se"] == pytest.approx(np.mean(errors))
     assert report["counts"]["env_steps"] == counts["env_steps"]
 
     again = population(tmp_path)
@@ -69,7 +71,7 @@ def test_returns_of_members_are_of_all_episodes_since_the_last_evaluation(tmp_pa
         monkeypatch.setattr(dispatch, "DISPATCH_S", seconds)
         run(population(tmp_path / str(seconds)))
         found.append([row["return"] for row in metrics.read(tmp_path / str(seconds), metrics.MEMBERS)])
-    assert len(found[0]) == 8
+    assert len(found[0]) == 24
     np.testing.assert_allclose(*found, rtol=1e-5)
 
 
@@ -180,7 +182,7 @@ def test_it_goes_on_without_those_that_diverged(tmp_path, monkeypatch):
     together = run(population(tmp_path, config=Config(factor=1e10), vary={"learning_rate": [1e30, 1e-11]}, seeds=1))
     weights = together._state.learner.learner.weights["linear"]["w"]
     assert np.isnan(weights[0]).any() and np.isfinite(weights[1]).all()
-    rows = metrics.read(tmp_path, metrics.MEMBERS)
+    rows = metrics.read(tmp_path, metrics.MEMBERS)[-4:]
     assert [row["loss"] is None for row in rows] == [True, False, True, False]
     assert [row["eval_return"] for row in rows] == [1, 0, 1, 0]
     assert rows[0]["learning_rate"] == 1e30

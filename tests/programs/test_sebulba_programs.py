@@ -107,6 +107,14 @@ def test_of_several_hosts_the_first_has_the_arena():
     assert names == [["learner", "actor/0", "evaluator"], ["learner", "actor/0"]]
 
 
+def test_the_placement_has_the_threads_whatever_the_number_of_environments():
+    """An odd number comes with one thread, where a process steps it."""
+    agent = make_agent(ENVS["catch"], "dqn", 0)
+    run = Run(launch="sebulba", placement=Placement(threads=3))
+    _, nodes = build(Program("mine", run, agent, ENVS["catch"], [group(Learner), group(Actor, num_envs=9)]))
+    assert len(nodes[1]._numbers) == 3
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

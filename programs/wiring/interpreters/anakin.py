@@ -7,18 +7,22 @@ from typing import Any
 
 from boonta.envs.base import Env
 from boonta.envs.jax.base import Batched, JaxEnv
-from boonta.nodes.actor import NUM_ENVS
+from boonta.nodes.actor import NUM_ENVS, Actor
 from boonta.nodes.anakin import Anakin
+from boonta.nodes.arena import Arena
 from boonta.nodes.base import Node
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.programs.wiring.construction import construct
 from boonta.programs.wiring.evaluation import fused_settings
 from boonta.programs.wiring.interpreters import threads
-from boonta.programs.wiring.program import Group, Program, group
+from boonta.programs.wiring.program import Group, Program, group, parameters
 
 LOG_EVERY_S = 2.0  # These programs are done in seconds where others take hours.
-FUSED = ("learner", "actor", "reanalyzer", "evaluator")  # The roles of the one node.
+FUSED = (Learner, Actor, Reanalyzer, Evaluator, Arena)  # The classes whose place the one node takes.
+ROLES = tuple(dict.fromkeys(node.role for node in FUSED))
 
 
 def prepare(program: Program) -> Callable[[], int]:
@@ -33,8 +37,7 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
     Raises:
       ValueError: a group has no place in a fused program, the environment isn't in JAX, or a setting can't work.
     """
-    run = program.run
-    one = program.of_role("anakin") or fused(program)
+    run, one = program.run, one_of(program)
     monitor = threads.monitor_of(run, log_every_s=LOG_EVERY_S)
     given = {
         "monitor": monitor,
@@ -47,22 +50,37 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
 
 def require_fusible(program: Program) -> None:
     """Raises ValueError if a program can't be one node; devices aren't checked, since it may be for another host."""
-    if program.of_role("anakin") is None:
-        fused(program)
+    one_of(program)
     jax_env_of(program.env)
+
+
+def one_of(program: Program) -> Group:
+    """The group of the one node: the program's own, or the one that takes the place of all its groups.
+
+    Raises:
+      ValueError: there are others beside the program's own; or see `fused`.
+    """
+    own = program.of_role("anakin")
+    if own is None:
+        return fused(program)
+    others = [each.label for each in program.groups if each is not own]
+    if others:
+        raise ValueError(
+            f"{program.name}: {own.label} ({own.node.__name__}) is a whole program; leave out {' and '.join(others)}"
+        )
+    return own
 
 
 def fused(program: Program) -> Group:
     """The node that takes the place of a program's actors, learner, reanalyzers and evaluator, with their settings.
 
     Raises:
-      ValueError: a group has no place in it, or there are no actors.
+      ValueError: a group has no place in it, is of a class whose work it doesn't do, or has a setting that it hasn't;
+        or there are no actors, or no learner.
     """
-    threads.require_roles(program, "anakin", FUSED, needed=("actor",), once=FUSED)
-    for part in map(program.of_role, ("learner", "actor", "reanalyzer")):
-        unknown = sorted(set(part.settings) - {"num_envs"}) if part else []
-        if part and unknown:
-            raise ValueError(f"{program.name}: --launch anakin has no {unknown[0]} for its {part.label}; leave it out")
+    threads.require_roles(program, "anakin", ROLES, needed=("learner", "actor"), once=ROLES)
+    for part in program.groups:
+        _require_replaceable(program, part)
     actors, evaluator = program.of_role("actor"), program.of_role("evaluator")
     assert actors is not None
     settings: dict[str, Any] = {"eval_every": 0}
@@ -78,20 +96,30 @@ def fused(program: Program) -> Group:
     return group(Anakin, **settings | _replayed(program))
 
 
+def _require_replaceable(program: Program, part: Group) -> None:
+    """Raises ValueError unless the one node can take a group's place: it can't know what a user's own class does."""
+    usual = [node for node in FUSED if node.role == part.node.role]
+    if part.node not in usual:
+        names = " or ".join(node.__name__ for node in usual)
+        raise ValueError(
+            f"{program.name}: {part.label} is {part.node.__name__}; --launch anakin takes the place of {names} only"
+        )
+    # An odd num_envs comes with one thread, see `program.group`; here nothing depends on that.
+    known = parameters(part.node) if part.node.role == "evaluator" else ("num_envs", "threads")
+    unknown = sorted(set(part.settings).difference(known))
+    if unknown:
+        raise ValueError(f"{program.name}: --launch anakin has no {unknown[0]} for its {part.label}; leave it out")
+
+
 def _replayed(program: Program) -> dict[str, Any]:
     """The number of sequences that reanalyzers would replay at once, as a setting of the one node; none without them.
 
     Raises:
-      ValueError: they aren't of the class whose work a fused program does, or lack their tables.
+      ValueError: the agent lacks their tables.
     """
     reanalyzers = program.of_role("reanalyzer")
     if reanalyzers is None:
         return {}
-    if reanalyzers.node is not Reanalyzer:
-        raise ValueError(
-            f"{program.name}: {reanalyzers.label} is {reanalyzers.node.__name__}; --launch anakin takes the place of "
-            "Reanalyzer only"
-        )
     Reanalyzer.require_tables(program.agent.tables)
     return {"num_replayed": reanalyzers.number * reanalyzers.settings.get("num_envs", NUM_ENVS)}
 

@@ -125,7 +125,8 @@ def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.D
         "slots": Slots(size, number * size, run.hosts.number * placement.acting * size),
         "num_envs": size,
     }
-    named = dataclasses.replace(group, number=placement.acting)
+    settings = {name: value for name, value in group.settings.items() if name != "threads"}  # The placement has them.
+    named = dataclasses.replace(group, number=placement.acting, settings=settings)
     return construct(program, named, i, given)
 
 

@@ -40,7 +40,8 @@ def test_the_best_stays_and_a_resumed_run_knows_it(tmp_path):
     assert best.record is None
     best.write()
     assert not folder.exists()
-    offered(best, (1.0, 10), (3.0, 15), (3.0, 20), (2.0, 30))  # Of equal ones the newest.
+    # Of equal ones the newest; NaN is no evaluation.
+    offered(best, (float("nan"), 5), (1.0, 10), (3.0, 15), (3.0, 20), (2.0, 30), (float("nan"), 40))
     best.write()
     assert restored(folder) == (20.0, {"updates": 20.0})
     assert (folder / "best" / "20" / "config.json").read_text() == "{}"

@@ -14,7 +14,11 @@ import numpy as np
 import pytest
 
 from boonta.nodes import metrics
+from boonta.nodes.actor import Actor
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.learner import Learner
+from boonta.nodes.population import Population
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.programs.central_inference import central_inference
 from boonta.programs.impala import impala
@@ -23,9 +27,12 @@ from boonta.programs.tools import play
 from boonta.programs.wiring import launch
 from boonta.programs.wiring.command_line.arguments import parse
 from boonta.programs.wiring.interpreters import anakin
+from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
 from boonta.tests.helpers.deadline import DEADLINE_S
+from boonta.tests.helpers.fused import ENV
+from boonta.tests.helpers.fused import agent as make_agent
 from boonta.tests.helpers.runs import undeclared
 from boonta.tests.helpers.solo_program import solo_program
 
@@ -117,6 +124,30 @@ def test_bad_input_is_refused_before_anything_starts(tmp_path, capsys, flags, me
         launch.main(solo_program, ["--workdir", str(tmp_path / "run"), *flags])
     assert ended.value.code == 2 and message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+class OwnActor(Actor):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ([group(Learner), group(OwnActor)], "actor is OwnActor; --launch anakin takes the place of Actor only"),
+        ([group(Learner), group(Actor), group(Evaluator, cut=7)], "--launch anakin has no cut for its evaluator"),
+        ([group(Learner, updates_per_step=2), group(Actor)], "has no updates_per_step for its learner; leave it out"),
+        ([group(Actor)], "--launch anakin needs a node of role 'learner'; the program has none"),
+        ([group(Population), group(Actor)], r"anakin \(Population\) is a whole program; leave out actor"),
+    ],
+)
+def test_groups_that_would_be_lost_are_refused(groups, message):
+    with pytest.raises(ValueError, match=f"mine: .*{message}"):
+        anakin.one_of(Program("mine", Run(launch="anakin"), make_agent(), ENV, groups))
+
+
+def test_an_odd_number_of_environments_is_fused():
+    groups = [group(Learner), group(Actor, num_envs=9)]
+    assert anakin.one_of(Program("mine", Run(launch="anakin"), make_agent(), ENV, groups)).settings["num_envs"] == 9
 
 
 def test_neither_launchpad_nor_reverb_nor_tensorflow_is_imported(tmp_path):
