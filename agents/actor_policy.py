@@ -68,7 +68,10 @@ def make_policy(
         action = policy.mode() if mode == "greedy" else policy.sample(key)
         return action, Extras(logits), State(frames, Core(lstm, action))
 
-    return Policy(initial_state, step, core=lambda state: state.core, deterministic=mode == "greedy")
+    def executed(state: State, action: jax.Array) -> State:
+        return state._replace(core=state.core._replace(action_tm1=jnp.asarray(action, spec.actions.dtype)))
+
+    return Policy(initial_state, step, lambda state: state.core, mode == "greedy", executed)
 
 
 def unroll_as_acted(params: Nest, steps: Steps, network: Network, frame_stack: int) -> tuple[Outputs, Steps]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -47,7 +48,10 @@ def make_optimiser(settings: Optimiser, rate: float | jax.Array, weights: Nest =
     """
     # As a number it would take the count of steps out of the optimiser's state, which checkpoints hold.
     schedule, eps = optax.constant_schedule(rate), settings.eps
-    clip = optax.clip_by_global_norm(settings.max_grad_norm)
+    # optax multiplies by the limit even where it isn't reached: were it infinite, the gradient through a step, which
+    # `agents.meta` takes, would be NaN. A member of a population may have one that is traced.
+    unlimited = isinstance(settings.max_grad_norm, float) and math.isinf(settings.max_grad_norm)
+    clip = optax.identity() if unlimited else optax.clip_by_global_norm(settings.max_grad_norm)
     if settings.kind == "rmsprop":
         # The mean square starts at 1, as in the TensorFlow optimiser that published settings were tuned with: from 0
         # the first steps would be up to 1 / sqrt(1 - decay) times too long.

@@ -111,9 +111,9 @@ class Replay:
         at_least=0,
         at_most=1,
     )
-    importance_anneal_updates: int = field(
+    importance_anneal_updates: int | None = field(
         100_000,
-        "Time over which beta grows linearly to 1.",
+        "Time over which beta grows linearly to 1; None keeps it.",
         unit="updates",
         source="[P], section 3.4, the whole run; 100,000 is our own choice",
         at_least=1,

@@ -24,7 +24,8 @@ from boonta.agents.light_rlax import rlax
 from boonta.agents.spaces import in_words
 
 MOST_VALUES = 1024  # Values of one of several choices; a head has an output for each.
-LOG_DEVIATIONS = (-5.0, 2.0)  # Least and largest; see "Soft Actor-Critic Algorithms and Applications", authors' code.
+# Least and largest. SAC's authors have -20 and 2, but float32 holds no squashed Gaussian that is narrower than e^-5.
+LOG_DEVIATIONS = (-5.0, 2.0)
 
 
 class ActionHead(NamedTuple):

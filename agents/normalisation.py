@@ -6,7 +6,7 @@ the params, so that the policy normalises as the loss does.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,21 +38,11 @@ def no_moments(row: Nest) -> Moments:
     return Moments(jnp.zeros(()), zeros, jax.tree.map(jnp.ones_like, zeros))
 
 
-def moments_of(x: Nest, mask: jax.Array) -> Moments:
-    """The moments of a batch.
-
-    Args:
-      x: nest [T, B, ...].
-      mask: float32 [T, B], 0 for rows that don't count.
-    """
-    count = jnp.sum(mask)
-
-    def mean(x: jax.Array) -> jax.Array:
-        weight = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
-        return jnp.sum(weight * x, axis=(0, 1)) / jnp.maximum(count, 1)
-
-    means = jax.tree.map(mean, x)
-    return Moments(count, means, jax.tree.map(lambda x, m: mean((x - m) ** 2), x, means))
+def moments_of(x: Nest) -> Moments:
+    """The moments of a batch, a nest [T, B, ...]; those of no rows if it has no leaf."""
+    rows = sum(leaf.shape[0] * leaf.shape[1] for leaf in jax.tree.leaves(x)[:1])
+    mean = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=(0, 1)), x)
+    return Moments(jnp.float32(rows), mean, jax.tree.map(lambda leaf: jnp.var(leaf, axis=(0, 1)), x))
 
 
 def merge_moments(a: Moments, b: Moments) -> Moments:
@@ -70,6 +60,16 @@ def merge_moments(a: Moments, b: Moments) -> Moments:
         return jnp.where(rows > 0, merged, v)
 
     return Moments(rows, means, jax.tree.map(variance, a.variance, b.variance, a.mean, b.mean))
+
+
+def is_real(x: Any) -> bool:
+    """Whether an array, or a spec, is of real numbers."""
+    return jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def reals(nest: Nest) -> list[Any]:
+    """The leaves of real numbers, which alone have moments to be normalised by."""
+    return list(filter(is_real, jax.tree.leaves(nest)))
 
 
 def normalise(x: Nest, moments: Moments, limit: float = 10.0) -> Nest:

@@ -179,7 +179,8 @@ def make_update(
         key, loss_key = jax.random.split(state.key)
         whole: Any = batch
         if prepare is not None:
-            context = Context(state.target_params, loss_key, state.updates, state.statistics)
+            loss_key, prepare_key = jax.random.split(loss_key)
+            context = Context(state.target_params, prepare_key, state.updates, state.statistics)
             whole = jax.lax.stop_gradient(prepare(state.params, context, batch))
         if epochs * minibatches == 1:
             state, outcome = descend(state, loss_key, whole)

@@ -165,11 +165,12 @@ def importance_weights(probability: jax.Array, updates: jax.Array, replay: Repla
       probability: float32 [B], size * p: the probability with which each sequence was drawn, relative to drawing
         uniformly, so that sequences of tables of several sizes compare.
       updates: int32 [], the number of updates before.
-      replay: has the initial beta, and the number of updates until it is 1.
+      replay: has the initial beta, and the number of updates until it is 1, if it grows.
 
     Returns:
       float32 [B] in (0, 1], and beta [].
     """
-    start = replay.importance_exponent
-    beta = start + (1 - start) * jnp.minimum(updates / replay.importance_anneal_updates, 1.0)
+    start, anneal = replay.importance_exponent, replay.importance_anneal_updates
+    grown = jnp.zeros(()) if anneal is None else jnp.minimum(updates / anneal, 1.0)
+    beta = start + (1 - start) * grown
     return (jnp.min(probability) / probability) ** beta, beta

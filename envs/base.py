@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import dm_env
 import numpy as np
+import tree
 from dm_env import specs
 
 FIRST = int(dm_env.StepType.FIRST)
@@ -55,6 +56,14 @@ class EnvSpec(NamedTuple):
     discounts: specs.BoundedArray = DISCOUNT
     frames_per_step: int = 1
     num_players: int = 1
+
+    @property
+    def shows_pictures(self) -> bool:
+        """Whether all that is observed are pictures, large enough for the windows of Atari's networks."""
+        seen = self.observations
+        leaves = tree.flatten(seen.view if isinstance(seen, BoardView) else seen)
+        images = [leaf for leaf in leaves if leaf.dtype == np.uint8 and len(leaf.shape) in (2, 3)]
+        return 0 < len(leaves) == len([image for image in images if min(image.shape[:2]) >= 36])
 
 
 class BoardView(NamedTuple):

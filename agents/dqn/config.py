@@ -218,6 +218,7 @@ APEX = replaced(
         "torso.widths": (),
         "head_width": 512,
         "replay.batch_size": 512,
+        "replay.importance_anneal_updates": None,
         "optimiser": Optimiser("rmsprop", learning_rate=2.5e-4 / 4, decay=0.95, epsilon=1.5e-7, max_grad_norm=40.0),
     },
 )

@@ -86,5 +86,5 @@ def _quantile(config: Config, values: jax.Array, tau: jax.Array, target: Target)
     The loss is the sum over quantiles, as there; the error is their mean, of which 1 is large whatever Z.
     """
     moved = target.reward + target.discount * target.values
-    loss = rlax.quantile_regression_loss(values, tau, moved, config.huber or 0.0)
+    loss = rlax.quantile_regression_loss(values, tau, moved, config.huber or 0.0) / (config.huber or 1.0)
     return loss, loss / len(values)

@@ -294,5 +294,7 @@ PRESETS = {
     "connect_four": CONNECT_FOUR,
     "minatar": MINATAR,
     "atari": ATARI,
-    "default": Config(),
+    "grid_world": Config(),
+    # Nothing is known of its rewards, and a value beyond the support is learned wrong; a wide one keeps small values.
+    "default": Config(support_limit=300.0),
 }

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 
 from boonta.agents import networks, optimisation
 from boonta.agents.actor_policy import make_policy
 from boonta.agents.base import Agent, Nest, Table
 from boonta.agents.config import require, require_sign
 from boonta.agents.heads import make_action_head
-from boonta.agents.normalisation import Moments, merge_moments, no_moments, normalise
+from boonta.agents.normalisation import Moments, is_real, merge_moments, no_moments, normalise, reals
 from boonta.agents.optimisation import Context
 from boonta.agents.policy_value import Inputs, Network, Outputs, open_network
 from boonta.agents.ppo.config import Config
@@ -59,7 +58,6 @@ def make(
             config, "minibatches", divides, f"a divisor of batch_size, {config.batch_size}, where sequences stay whole"
         )
     if config.normalise_observations:
-        require_real(config, spec)
         unrolled = normalising(unrolled)
     parts: dict[str, Any] = {"network": unrolled, "head": head, "config": config}
     policy, eval_policy = (
@@ -102,16 +100,8 @@ def make_table(config: Config) -> Table:
     )
 
 
-def require_real(config: Config, spec: EnvSpec) -> None:
-    """Refuses to normalise observations with a leaf that isn't of real numbers."""
-    leaves = jax.tree.leaves(view_of(spec.observations))
-    others = [networks.describe(leaf) for leaf in leaves if not np.issubdtype(leaf.dtype, np.floating)]
-    wanted = f"False, by --config.no-normalise-observations, for observations that are no real numbers: {others}"
-    require(config, "normalise_observations", not others, wanted)
-
-
 def normalising(network: Network) -> Network:
-    """The same network, whose unrolls take `(params, moments of views)` and normalise what is seen by the moments."""
+    """The same network, whose unrolls take `(params, moments)` and normalise what is seen, where it is real numbers."""
 
     def unroll(params: Nest, inputs: Inputs, state: Nest) -> tuple[Outputs, Nest]:
         own, moments = params
@@ -119,8 +109,10 @@ def normalising(network: Network) -> Network:
             mean=jax.tree.map(lambda x: x[..., None], moments.mean),
             variance=jax.tree.map(lambda x: x[..., None], moments.variance),
         )
-        stack = with_view(inputs.stack, normalise(view_of(inputs.stack), wide))
-        return network.unroll(own, inputs._replace(stack=stack), state)
+        view = view_of(inputs.stack)
+        normal = iter(normalise(reals(view), wide))
+        seen = jax.tree.map(lambda x: next(normal) if is_real(x) else x, view)
+        return network.unroll(own, inputs._replace(stack=with_view(inputs.stack, seen)), state)
 
     return network._replace(unroll=unroll)
 
@@ -141,7 +133,7 @@ def _statistics(config: Config, spec: EnvSpec) -> optimisation.Statistics | None
 
     def init() -> Gathered:
         return Gathered(
-            no_moments(view_of(spec.observations)) if config.normalise_observations else (),
+            no_moments(reals(view_of(spec.observations))) if config.normalise_observations else (),
             no_moments(REWARD) if config.normalise_rewards else (),
         )
 

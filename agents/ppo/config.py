@@ -104,7 +104,8 @@ class Config:
     )
     normalise_observations: bool = field(
         False,
-        "Whether real-valued observations are shifted and scaled by their running mean and deviation.",
+        "Whether real-valued observations are shifted and scaled by their running mean and deviation; other leaves, "
+        "such as images, stay as they are.",
         source="[E], section 3.4",
     )
     normalise_rewards: bool = field(
@@ -116,7 +117,12 @@ class Config:
     entropy_anneal_updates: int | None = field(
         None, "Time over which it falls linearly to 0; None keeps it.", unit="updates", source=OWN, at_least=1
     )
-    baseline_cost: float = field(1.0, "Weight of the value loss, half the squared error.", source="Table 5", at_least=0)
+    baseline_cost: float = field(
+        1.0,
+        "Weight of the value loss, half the squared error.",
+        source="own choice; Table 5 has 1 for the whole square",
+        at_least=0,
+    )
     optimiser: Optimiser = field(
         Optimiser("adam", learning_rate=2.5e-4, max_grad_norm=0.5, epsilon=1e-5),
         "Gradient descent on all params. The paper anneals over the whole run.",

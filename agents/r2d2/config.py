@@ -62,6 +62,7 @@ class Config:
             sampler="proportional",
             priority_exponent=0.9,
             importance_exponent=0.6,
+            importance_anneal_updates=None,
         ),
         "Sequences to learn from; their error is priority_mix of the roots' largest and the rest of their mean.",
         source="App., Table 4; the paper leaves the ratio of samples to inserts free",

@@ -137,12 +137,15 @@ def _as_env(env: Any) -> Env:
 def kind_of(env: Env) -> str:
     """The kind of an environment, by which agents choose their presets; its attribute `kind`, if it has one.
 
-    An environment that wraps another one as its `env` and has no `kind` has that one's.
-
-    Where a family has worlds of all sorts, "continuous" is the kind of those with real-valued actions.
+    An environment that wraps another one as its `env` and has no `kind` has that one's. Of a family with worlds of all
+    sorts those that show pictures are like Atari's, or dm_control's; others with real-valued actions are "continuous".
     """
     kind = _named_kind(env)
-    continuous = kind in MIXED and np.issubdtype(env.spec.actions.dtype, np.floating)
+    if kind not in MIXED:
+        return kind
+    continuous = np.issubdtype(env.spec.actions.dtype, np.floating)
+    if env.spec.shows_pictures:
+        return "dm_control_pixels" if continuous else "atari"
     return "continuous" if continuous else kind
 
 
@@ -162,12 +165,9 @@ def _named_kind(env: Env) -> str:
 
 
 def settings_class(env: Env) -> Any:
-    """A dataclass of an environment's settings, for the command line, and an instance with the environment's values.
+    """An environment's settings, an instance of a dataclass made for the command line; None where there are none.
 
     It leaves out the name of the game, which the command line gives first, and values that no flag can express.
-
-    Returns:
-      The instance; None where nothing can be set.
     """
     inner = _inner(env)
     return _settings_of(type(inner), vars(inner)) if dataclasses.is_dataclass(inner) else None

@@ -66,6 +66,9 @@ def test_quantiles_by_hand():
     wanted = 0.25 * (huber[1] + huber[2]) / 2 + 0.25 * (huber[-3] + huber[-2]) / 2
     loss, error = one([0.0, 4.0], [0.25, 0.75], 1.0, 0.5, [0.0, 2.0], settings)
     assert loss == pytest.approx(wanted) and error == pytest.approx(wanted / 2)
+    settings = config("quantile", quantiles=2, huber=0.5)  # Over kappa it is |error| - kappa / 2.
+    wanted = 0.25 * (0.75 + 1.75) / 2 + 0.25 * (2.75 + 1.75) / 2
+    assert one([0.0, 4.0], [0.25, 0.75], 1.0, 0.5, [0.0, 2.0], settings)[0] == pytest.approx(wanted)
     settings = config("quantile", quantiles=2, huber=None)
     wanted = 0.25 * 1.5 + 0.25 * 2.5
     assert one([0.0, 4.0], [0.25, 0.75], 1.0, 0.5, [0.0, 2.0], settings)[0] == pytest.approx(wanted)

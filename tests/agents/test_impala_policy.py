@@ -84,6 +84,14 @@ def test_learner_computes_what_the_policy_computed(name, lstm_size):
         assert np.abs(steps.core.lstm.hidden).max() > 1e-3
 
 
+def test_the_policy_remembers_what_was_executed():
+    network = make_network(Config(Torso("mlp"), lstm_size=16), SPEC, HEAD)
+    policy = make_policy(network, HEAD, SPEC, 1, "sample")
+    state = policy.executed(policy.initial_state(Slots(3)), np.array([2, 0, 1], np.int64))
+    np.testing.assert_array_equal(policy.core(state).action_tm1, [2, 0, 1])
+    assert policy.core(state).action_tm1.dtype == SPEC.actions.dtype
+
+
 @pytest.mark.parametrize(
     ("actions", "gaussian", "entropy"),
     [

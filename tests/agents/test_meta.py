@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +34,7 @@ def make(config: Config) -> Agent:
     def loss(params, context, batch):
         return config.weight * (params - jnp.mean(batch.steps.reward)) ** 2, optimisation.Outcome(None, {})
 
-    descent = Optimiser("sgd", RATE, max_grad_norm=1e9)
+    descent = Optimiser("sgd", RATE, max_grad_norm=math.inf)
     update = optimisation.make_update(lambda key: jnp.float32(2.0), loss, descent)
     table = Table("t", "queue", sequence_length=1, period=1, batch_size=config.batch_size, size=8)
     return Agent(None, None, update, (table,))  # The test doesn't act.

@@ -176,8 +176,8 @@ def test_statistics_are_those_of_the_batch_and_published():
     frames = np.asarray(batch.steps.observation[:T]).reshape(-1, 3)
     _, moments = agent.update.params(after)
     assert float(moments.rows) == T * B
-    np.testing.assert_allclose(moments.mean, frames.mean(0), atol=1e-6)
-    np.testing.assert_allclose(moments.variance, frames.var(0), rtol=1e-5)
+    np.testing.assert_allclose(moments.mean, [frames.mean(0)], atol=1e-6)
+    np.testing.assert_allclose(moments.variance, [frames.var(0)], rtol=1e-5)
     earned = np.zeros(B, np.float32)
     rows = []
     for t in range(T):
@@ -208,8 +208,17 @@ def test_bad_settings_are_refused(changes, message):
         replaced(SMALL, changes)
 
 
-def test_normalisation_of_images_is_refused():
-    with pytest.raises(ValueError, match="normalise_observations is True; it must be False"):
-        ppo.make(
-            replaced(SMALL, {"normalise_observations": True}), SPEC._replace(observations=specs.Array((8, 8), np.uint8))
-        )
+def test_of_mixed_observations_the_real_numbers_are_normalised():
+    config = replaced(SMALL, {"normalise_observations": True})
+    for observations, number in (
+        ({"memory": specs.Array((4,), np.uint8), "speed": specs.Array((3,), np.float32)}, 1),
+        (specs.Array((4,), np.int32), 0),
+    ):
+        spec = SPEC._replace(observations=observations)
+        agent = ppo.make(config, spec)
+        state, batch = acted(agent, spec)
+        state = jax.jit(agent.update.step)(state, batch)[0]  # From now on there are moments.
+        assert len(agent.update.params(state)[1].mean) == number
+        state, batch = acted(agent, spec, state=state)
+        metrics = jax.jit(agent.update.step)(state, batch)[2]
+        assert float(metrics["rho_error"]) < 1e-6 and np.isfinite(metrics["loss"])

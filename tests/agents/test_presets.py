@@ -186,7 +186,8 @@ MUZERO_PRESETS = {
         "unroll_length": 3,
         "consistency_cost": 0.0,
     },
-    "default": {},
+    "grid_world": {},
+    "default": {"support_limit": 300.0},
 }
 
 

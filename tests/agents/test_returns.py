@@ -18,3 +18,7 @@ def test_importance_weights_by_hand():
     assert float(beta) == 0.75
     weights, beta = importance_weights(probability, jnp.int32(1000), replay)
     np.testing.assert_allclose(weights, [1, 0.25], rtol=1e-5)
+    kept = Replay(importance_exponent=0.5, importance_anneal_updates=None)
+    weights, beta = importance_weights(probability, jnp.int32(1000), kept)
+    assert float(beta) == 0.5
+    np.testing.assert_allclose(weights, [1, 0.5], rtol=1e-5)

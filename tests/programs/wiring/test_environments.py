@@ -7,8 +7,11 @@ import importlib.util
 import sys
 
 import gymnasium
+import numpy as np
 import pytest
+from dm_env import specs
 
+from boonta.envs.base import EnvSpec
 from boonta.envs.catch import Catch
 from boonta.envs.continuing import Continuing
 from boonta.envs.dm_control import DmControl
@@ -24,8 +27,11 @@ from boonta.envs.processes import InProcesses
 from boonta.programs.impala import impala
 from boonta.programs.wiring import environments
 from boonta.programs.wiring.command_line.arguments import parse, presets_of
+from boonta.programs.wiring.evaluation import Evaluation
 from boonta.programs.wiring.interpreters.anakin import jax_env_of
 from boonta.programs.wiring.run import BadInput
+
+MIXED = "default", "continuous"  # The kinds of discrete and of real-valued actions.
 
 
 def test_names_make_environments_of_their_kind():
@@ -68,11 +74,30 @@ def test_an_environment_of_the_users_own_may_have_the_name_of_one_of_ours():
     assert environments.name_of(Atari()) == "atari"
 
 
+@pytest.mark.parametrize(
+    ("shape", "kinds"),
+    [((96, 96, 3), ("atari", "dm_control_pixels")), ((36, 40), ("atari", "dm_control_pixels")), ((7, 7, 3), MIXED)],
+)
+def test_worlds_that_show_pictures_have_presets_for_these(shape, kinds):
+    actions = specs.DiscreteArray(3), specs.BoundedArray((2,), np.float32, -1, 1)
+    for kind, its in zip(kinds, actions):
+        assert environments.kind_of(Shows(EnvSpec(specs.Array(shape, np.uint8), its))) == kind
+        mixed = {"camera": specs.Array(shape, np.uint8), "speed": specs.Array((2,), np.float32)}
+        assert environments.kind_of(Shows(EnvSpec(mixed, its))) == MIXED[kinds.index(kind)]
+
+
 def test_a_wrapped_environment_is_of_the_kind_of_its_own():
     for name in ("catch", "gymnasium/CartPole-v1", "gymnasium/Pendulum-v1", "gymnax/CartPole-v1"):
         env = environments.make_env(name)
         kinds = {environments.kind_of(each) for each in (env, InProcesses(env, 2), Continuing(InProcesses(env, 2)))}
         assert len(kinds) == 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Shows:
+    """An environment of which only the spec matters."""
+
+    spec: EnvSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,6 +217,8 @@ def test_settings_are_flags_and_presets_are_of_the_kind(tmp_path):
     assert "environment minatar-asterix, presets for 'minatar'" in message and "optimiser.max_grad_norm 0.5" in message
     assert "evaluation: 50 episodes every 60 s, in at most 10% of its node's time" in message
     assert "evaluation: 50 episodes every 5,000 updates" in presets_of(settings, "anakin").splitlines()[-1]
+    none = {**settings, "evaluation": Evaluation(every_updates=0)}
+    assert presets_of(none, "anakin").endswith("evaluation: none")
     run, _ = parse(impala, ["minatar/asterix"])
     assert run.workdir.endswith("runs/impala-minatar-asterix")
 
