@@ -15,6 +15,8 @@ from boonta.envs.spec_check import misfit, name_of
 class StepCheck:
     """Refuses time steps of a batch that are not as the spec says, or have NaN: agents may learn from them in silence.
 
+    Tables keep the bytes of a leaf, which are other numbers in another dtype.
+
     Whoever steps an environment passes every time step through one of these. Whether real numbers are within their
     bounds isn't looked at; `envs.conformance` does that.
 
@@ -28,19 +30,24 @@ class StepCheck:
         self._spec = TimeStep(specs.Array((), np.int32), spec.rewards, spec.discounts, spec.observations)
         kinds = tree.flatten(self._spec)
         self._shapes = [(num_envs, *kind.shape) for kind in kinds]
+        self._dtypes = [np.dtype(kind.dtype) for kind in kinds]
         self._choices = [(i, kind.num_values) for i, kind in enumerate(kinds) if isinstance(kind, specs.DiscreteArray)]
 
     def __call__(self, timestep: TimeStep) -> TimeStep:
         """Returns the same time step [B]; leaves that aren't numpy arrays, and may be on a device, are not read.
 
         Raises:
-          ValueError: a leaf has another shape than the spec says, or is none of its choices.
+          ValueError: a leaf has another shape or dtype than the spec says, or is none of its choices.
           FloatingPointError: a leaf has a NaN. The messages have the leaf, the slot and the step.
         """
         self._step += 1
         leaves = tree.flatten(timestep)
         if [np.shape(leaf) for leaf in leaves] != self._shapes:
             raise ValueError(f"the environment's {self._other_shape(timestep)}")
+        for i, (leaf, dtype) in enumerate(zip(leaves, self._dtypes)):
+            if isinstance(leaf, np.ndarray) and leaf.dtype != dtype:
+                name = name_of(tree.flatten_with_path(timestep)[i][0])
+                raise ValueError(f"the environment's {name} is {leaf.dtype}; by its spec it is {dtype}")
         for i, choices in self._choices:
             leaf = leaves[i]
             if isinstance(leaf, np.ndarray) and not 0 <= leaf.min() <= leaf.max() < choices:

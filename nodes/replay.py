@@ -91,7 +91,13 @@ class Replay(Periodic):
         wanted = {each.name: each for each in map(table_info, tables)}
         with self.stopwatch("restoring the tables"):
             self._offer()
-            server = Server(tables, port, self._reverbs_own)
+            try:
+                server = Server(tables, port, self._reverbs_own)
+            except ValueError as error:  # A table that was saved is no longer asked for.
+                raise ValueError(
+                    f"{self._store.folder} holds other tables than {list(wanted)}: {error}. Give the settings as they "
+                    "were, or delete that folder to start with empty tables"
+                ) from error
             self._clear_reverbs_own()
         client = server.client()
         try:

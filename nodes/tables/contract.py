@@ -154,51 +154,6 @@ def rate_limit(table: Table) -> RateLimit:
     return RateLimit(rate, table.min_size, -float(batch_size), ahead)
 
 
-# What a sequence's priority is before it is first drawn.
-
-
-def knows_errors(table: Table) -> bool:
-    """Whether fresh sequences come with errors of their own. Nobody but the learner knows their ranks."""
-    return table.errors is not None and table.sampler == "proportional"
-
-
-def fresh_errors(table: Table, steps: Steps) -> Any:
-    """The errors [B] of fresh sequences, leaves [T, B, ...]."""
-    assert table.errors is not None
-    return table.errors(light(steps))
-
-
-def fresh_priorities(table: Table, steps: Steps, slots: int) -> np.ndarray:
-    """The priorities [B] of fresh sequences, leaves [T, B, ...] on the host.
-
-    Raises:
-      ValueError: an error is below 0 or not finite.
-    """
-    if not knows_errors(table):
-        return np.full(slots, NEW_PRIORITY)
-    return require_errors(table, np.asarray(fresh_errors(table, steps))) + PRIORITY_FLOOR
-
-
-def require_errors(table: Table, errors: np.ndarray) -> np.ndarray:
-    """Refuses errors from which no priorities can be made.
-
-    Raises:
-      ValueError: one is below 0 or not finite.
-    """
-    wrong = ~(np.isfinite(errors) & (errors >= 0))
-    if wrong.any():
-        raise ValueError(
-            f"priorities for table {table.name!r} must be finite and at least 0; {wrong.sum()} of {wrong.size} aren't, "
-            f"the first is {errors[wrong][0]}"
-        )
-    return errors
-
-
-def light(steps: Steps) -> Steps:
-    """Steps without observations and cores: these leaves are the large ones, and `Table.errors` never reads them."""
-    return steps._replace(observation=(), core=())
-
-
 # Which tables a node writes to, and which the learner draws from.
 
 

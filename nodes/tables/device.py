@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from boonta.agents.base import Nest, Steps, Table
 from boonta.nodes.tables import contract
+from boonta.nodes.tables.priorities import fresh_errors, knows_errors, light
 
 
 class Sample(NamedTuple):
@@ -101,7 +102,7 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
         place = cores.place(state.rows, number) if jax.tree.leaves(steps.core) else ()
         rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps._replace(core=place))
         kept = buffer.add(kept, rows)
-        if contract.knows_errors(table):
+        if knows_errors(table):
             kept = _with_errors(buffer, table, kept, state.rows, number)
         # XLA would merge the writing into the reading of the next batch, and to that end copy most of the table.
         kept = kept.replace(experience=jax.lax.optimization_barrier(kept.experience))
@@ -115,7 +116,7 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
             likeliest = jnp.argmax(drawn.probabilities)
             chosen = jnp.where(drawn.probabilities > 0, jnp.arange(table.batch_size), likeliest)
             drawn = jax.tree.map(lambda x: x[chosen], drawn)
-            held = num_envs * jnp.minimum(contract.completed(table, state.buffer.running_index), per_slot)
+            held = num_envs * jnp.minimum(contract.completed(table, state.rows), per_slot)
             steps, probability, indices = drawn.experience, held * drawn.probabilities, drawn.indices
         else:
             steps, probability, indices = _uniform(table, per_slot, state, key), jnp.ones(table.batch_size), ()
@@ -142,17 +143,18 @@ def _with_errors(buffer: Any, table: Table, kept: Any, before: Any, added: int) 
       before: int32 [], the number of rows of each slot before.
       added: how many rows were added.
     """
-    rows = contract.light(kept.experience)  # Leaves [B, time, ...].
+    rows = light(kept.experience)  # Leaves [B, time, ...].
     slots, length = rows.reward.shape
-    per_slot, nowhere = length // table.period, kept.sum_tree_state.nodes.shape[0]  # What is out of bounds is dropped.
+    # Flashbax has more places than a slot keeps sequences. What is out of bounds is dropped.
+    places, nowhere = length // table.period, kept.sum_tree_state.nodes.shape[0]
     first, last = (contract.completed(table, number) for number in (before, before + added))
     for i in range((added - 1) // table.period + 1):
         start = contract.first_row(table, first + i)
         place = (start + jnp.arange(table.sequence_length)) % length
         sequences = jax.tree.map(lambda x, place=place: jnp.swapaxes(x[:, place], 0, 1), rows)  # [T, B, ...]
-        errors = contract.fresh_errors(table, sequences)
+        errors = fresh_errors(table, sequences)
         there, item = first + i < last, start % length // table.period
-        indices = jnp.where(there, jnp.arange(slots) * per_slot + item, nowhere)
+        indices = jnp.where(there, jnp.arange(slots) * places + item, nowhere)
         kept = buffer.set_priorities(kept, indices, jnp.where(there, errors + contract.PRIORITY_FLOOR, 0.0))
     return kept
 

@@ -18,7 +18,7 @@ from boonta.agents.base import Author, Batch, Steps, Table
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Piece, WaitFor
 from boonta.nodes.tables.mixing import MixedDataset
-from boonta.nodes.tables.priorities import make_priorities
+from boonta.nodes.tables.priorities import fresh_priorities, knows_errors, light, make_priorities
 from boonta.nodes.tables.queue import gather
 from boonta.nodes.tables.rows import Groups, Rows
 from boonta.nodes.tables.weights import Weights
@@ -57,7 +57,17 @@ class HostStore:
                 self._tables[table.name] = HostTable(table, rows, np.random.default_rng((seed, len(self._tables))))
 
     def open_writer(self, tables: Sequence[Table], num_envs: int, wait_for: WaitFor, group: int) -> HostWriter:
-        """A group's writer; see `nodes.tables.base.Store`."""
+        """A group's writer; see `nodes.tables.base.Store`.
+
+        Raises:
+          ValueError: the group has another number of environments than the rows were made for.
+        """
+        groups = self._tables[tables[0].name].rows.groups
+        if num_envs != groups.num_envs:
+            raise ValueError(
+                f"table {tables[0].name!r}: its rows are of groups of {groups.num_envs} environments, and group "
+                f"{group} has {num_envs}"
+            )
         return HostWriter([self._tables[table.name] for table in tables], wait_for, group)
 
     def open_dataset(self, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> MixedDataset:
@@ -149,7 +159,7 @@ class HostWriter:
         self._tables = tables
         self._wait_for = wait_for
         self._group = group % tables[0].rows.groups.number
-        self._knows_errors = any(contract.knows_errors(each.table) for each in tables)
+        self._knows_errors = any(knows_errors(each.table) for each in tables)
         self._rows: list[Steps] = []  # Those since the last sequence was complete.
         self._cores: collections.deque[Any] = collections.deque()  # Those of the sequences under way, oldest first.
         self._number = 0  # Rows of each slot so far.
@@ -166,12 +176,9 @@ class HostWriter:
         self._number += 1
         if not contract.completes(table, self._number):
             return 0
-        rows = jax.tree.map(
-            lambda leaf: np.stack(jax.device_get(leaf)) if isinstance(leaf, list) else leaf,
-            gather(self._rows),
-            is_leaf=lambda node: isinstance(node, list),
-        )
-        rows = rows._replace(core=jax.device_get(self._cores.popleft()))
+        leaves, structure = gather(self._rows)
+        stacked = [np.stack(jax.device_get(leaf)) if isinstance(leaf, list) else leaf for leaf in leaves]
+        rows = jax.tree.unflatten(structure, stacked)._replace(core=jax.device_get(self._cores.popleft()))
         self._rows.clear()
         block, priorities = contract.completed(table, self._number) - 1, self._priorities(rows)
         self._wait_for(f"room in {table.name}", lambda timeout_s: self._insert(block, rows, priorities, timeout_s))
@@ -192,13 +199,13 @@ class HostWriter:
     def _priorities(self, rows: Steps) -> list[np.ndarray]:
         """For each table the priorities [n] of the sequences that these rows complete."""
         if self._knows_errors:
-            new, old = contract.light(rows), self._newest
+            new, old = light(rows), self._newest
             if old is not None:
                 new = tree.map_structure(lambda *leaves: np.concatenate(leaves), old, new)
             length = self._tables[0].table.sequence_length
             self._newest = tree.map_structure(lambda leaf: leaf[-length:], new)
         newest, slots = self._newest or rows, len(rows.reward[0])
-        return [contract.fresh_priorities(each.table, newest, slots) for each in self._tables]
+        return [fresh_priorities(each.table, newest, slots) for each in self._tables]
 
     def flush(self) -> None:
         """Nothing: sequences are there once they are complete."""

@@ -1,14 +1,15 @@
-"""Priorities: what a table's sampler makes of the errors that an update returns."""
+"""Priorities: what a table's sampler makes of errors, those that fresh sequences have and those of an update."""
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from boonta.agents.base import Table
-from boonta.nodes.tables.contract import PRIORITY_FLOOR, require_errors
+from boonta.agents.base import Steps, Table
+from boonta.nodes.tables.contract import NEW_PRIORITY, PRIORITY_FLOOR
 
 BINS = 1 << 15
 
@@ -28,6 +29,64 @@ def make_priorities(table: Table) -> Priorities | None:
         return errors + PRIORITY_FLOOR if ranks is None else ranks(keys, errors)
 
     return priorities
+
+
+def knows_errors(table: Table) -> bool:
+    """Whether fresh sequences come with errors of their own. Nobody but the learner knows their ranks."""
+    return table.errors is not None and table.sampler == "proportional"
+
+
+def fresh_errors(table: Table, steps: Steps) -> Any:
+    """The errors [B] of fresh sequences, leaves [T, B, ...].
+
+    Raises:
+      ValueError: none can be made of sequences of this length, or there isn't one for each of them.
+    """
+    assert table.errors is not None
+    rows, *slots = steps.reward.shape
+    try:
+        errors = table.errors(light(steps))
+    except (IndexError, ValueError) as error:
+        raise ValueError(
+            f"table {table.name!r}: no errors can be made of its sequences of {rows} steps: {error}"
+        ) from error
+    if list(np.shape(errors)) != slots:
+        raise ValueError(
+            f"table {table.name!r}: its errors of fresh sequences have the shape {list(np.shape(errors))}; it must be "
+            f"{slots}, one for each"
+        )
+    return errors
+
+
+def fresh_priorities(table: Table, steps: Steps, slots: int) -> np.ndarray:
+    """The priorities [B] of fresh sequences, leaves [T, B, ...] on the host.
+
+    Raises:
+      ValueError: an error is below 0 or not finite, or see `fresh_errors`.
+    """
+    if not knows_errors(table):
+        return np.full(slots, NEW_PRIORITY)
+    return require_errors(table, np.asarray(fresh_errors(table, steps))) + PRIORITY_FLOOR
+
+
+def require_errors(table: Table, errors: np.ndarray) -> np.ndarray:
+    """Refuses errors from which no priorities can be made.
+
+    Raises:
+      ValueError: one is below 0 or not finite.
+    """
+    wrong = ~(np.isfinite(errors) & (errors >= 0))
+    if wrong.any():
+        raise ValueError(
+            f"priorities for table {table.name!r} must be finite and at least 0; {wrong.sum()} of {wrong.size} aren't, "
+            f"the first is {errors[wrong][0]}"
+        )
+    return errors
+
+
+def light(steps: Steps) -> Steps:
+    """Steps without observations and cores: these leaves are the large ones, and `Table.errors` never reads them."""
+    return steps._replace(observation=(), core=())
 
 
 class Ranks:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -57,7 +58,9 @@ class QueueTable:
 
         self.table = table
         self.devices = tuple(jax.devices()[:1] if devices is None else devices)
-        self.cut = jax.jit(_cut, static_argnames=("table", "pieces", "shards"))  # All writers share its compilation.
+        self.cut = jax.jit(
+            _cut, static_argnames=("structure", "table", "pieces", "shards")
+        )  # All writers share its compilation.
         self._waiting: list[collections.deque[list[Bundle]]] = [collections.deque() for _ in range(groups or 1)]
         share = max(1, table.size // len(self._waiting))  # Each group may fill its own part of the queue.
         self._limit = contract.rate_limit(dataclasses.replace(table, size=share))
@@ -138,12 +141,14 @@ class QueueWriter:
             return 0
         acted = np.stack([row.version for row in self._rows])
         version = contract.mean_version(acted)
-        cut = self._store.cut(gather(self._rows), table, pieces=len(self._bounds), shards=len(self._store.devices))
+        leaves, structure = gather(self._rows)
+        pieces, shards = len(self._bounds), len(self._store.devices)
+        cut = self._store.cut(leaves, structure, table, pieces=pieces, shards=shards)
         columns = [slice(start, start + self._width) for start in self._bounds]
-        pieces = [Bundle(self._send(shards), version[own], acted[:, own]) for own, shards in zip(columns, cut)]
+        bundles = [Bundle(self._send(its), version[own], acted[:, own]) for own, its in zip(columns, cut)]
         while len(self._rows) > contract.overlap(table):
             self._rows.popleft()
-        self._wait_for(f"room in {table.name}", lambda timeout_s: self._store.put(self._group, pieces, timeout_s))
+        self._wait_for(f"room in {table.name}", lambda timeout_s: self._store.put(self._group, bundles, timeout_s))
         return len(version)
 
     def _send(self, shards: Sequence[Steps]) -> tuple[Steps, ...]:
@@ -223,9 +228,10 @@ class QueueDataset:
 
     def _gather(self, timeout_s: float) -> bool:
         """Takes pieces until the next batch is complete, and whether it is; those that are too old are left out."""
+        end = time.monotonic() + timeout_s
         self._leave_out()
         while _sequences([self._held]) < self._store.table.batch_size:
-            pieces = self._store.get(timeout_s)
+            pieces = self._store.get(max(0.0, end - time.monotonic()))
             if pieces is None:
                 return False
             self._held += pieces
@@ -243,25 +249,24 @@ def _sequences(waiting: Iterable[list[Bundle]]) -> int:
     return sum(len(piece.version) for pieces in waiting for piece in pieces)
 
 
-def gather(rows: Iterable[Steps]) -> Steps:
-    """Of every leaf its rows: those on the host as one array [T, B, ...], those on a device as a list of [B, ...]."""
+def gather(rows: Sequence[Steps]) -> tuple[list[Any], Any]:
+    """The rows of every leaf, and the structure of a row, whose nests may have lists of their own.
+
+    Rows on the host become one array [T, B, ...], those on a device a list of [B, ...].
+    """
     import jax
 
-    def gather(*leaves: Any) -> Any:
-        return np.stack(leaves) if isinstance(leaves[0], np.ndarray) else list(leaves)
+    columns = zip(*map(jax.tree.leaves, rows))
+    leaves = [np.stack(column) if isinstance(column[0], np.ndarray) else list(column) for column in columns]
+    return leaves, jax.tree.structure(rows[0])
 
-    return jax.tree.map(gather, *rows)
 
-
-def _cut(rows: Steps, table: Table, pieces: int, shards: int) -> list[list[Steps]]:
+def _cut(rows: list[Any], structure: Any, table: Table, pieces: int, shards: int) -> list[list[Steps]]:
     """Stacks what `gather` gave, and splits it along the batch: the shards of each piece, leaves [T, ., ...]."""
     import jax
     import jax.numpy as jnp
 
-    def stack(leaf: Any) -> Any:
-        return jnp.stack(leaf) if isinstance(leaf, list) else leaf
-
-    steps = jax.tree.map(stack, rows, is_leaf=lambda node: isinstance(node, list))
+    steps = jax.tree.unflatten(structure, [jnp.stack(leaf) if isinstance(leaf, list) else leaf for leaf in rows])
     leaves, structure = jax.tree.flatten(contract.with_one_core(table, steps))
     split = [jnp.split(leaf, pieces * shards, axis=1) for leaf in leaves]
     columns = [jax.tree.unflatten(structure, parts) for parts in zip(*split)]

@@ -47,13 +47,15 @@ def test_infinite_numbers_of_either_sign_are_not_nan():
         ({"observation": np.zeros((3, 5), np.float32)}, r"observation has the shape \[3, 5\]; .* it is \[3, 4\]"),
         ({"observation": np.zeros((4,), np.float32)}, r"observation has the shape \[4\]; .* it is \[3, 4\]"),
         ({"reward": np.zeros((3, 1), np.float32)}, r"reward has the shape \[3, 1\]; .* it is \[3\]"),
+        ({"observation": np.zeros((3, 4), np.int32)}, "observation is int32; by its spec it is float32"),
+        ({"reward": np.zeros(3)}, "reward is float64; by its spec it is float32"),
         (
             {"observation": {"a": np.zeros((3, 4)), "b": np.zeros(3)}},
             "time step has other .*: it lacks observation; it has besides observation.a, observation.b",
         ),
     ],
 )
-def test_other_shapes_than_the_specs_are_named(change, message):
+def test_other_shapes_and_dtypes_than_the_specs_are_named(change, message):
     step = steps_with(np.zeros((3, 4), np.float32))
     checked = check_of(specs.Array((4,), np.float32))
     assert checked(step) is step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import shutil
 
@@ -32,12 +33,13 @@ def start(tmp_path):
     """Starts a replay server in the test's folder; all are stopped in the end, without saving."""
     nodes = []
 
-    def make(past_lives: int = 0, **settings) -> replay.Replay:
+    def make(past_lives: int = 0, agent=AGENT, **settings) -> replay.Replay:
         address = Address(portpicker.pick_unused_port())
-        nodes.append(replay.Replay("replay", address, AGENT, Catch().spec, str(tmp_path / "replay"), **settings))
-        nodes[-1].past_lives = past_lives
-        nodes[-1].start()
-        return nodes[-1]
+        node = replay.Replay("replay", address, agent, Catch().spec, str(tmp_path / "replay"), **settings)
+        node.past_lives = past_lives
+        node.start()
+        nodes.append(node)
+        return node
 
     yield make
     for node in nodes:
@@ -69,6 +71,15 @@ def test_tables_survive_restarts(start):
         add(node)
         node.program_counts = {"updates": 10.0 * (expected + 1)}
         node.close()
+
+
+def test_a_saved_table_that_is_no_longer_asked_for_is_told(start):
+    node = start()
+    add(node)
+    node.close()
+    other = AGENT._replace(tables=(dataclasses.replace(AGENT.tables[0], name="other"),))
+    with pytest.raises(ValueError, match=r"holds other tables than \['other'\]: .*, or delete that folder to start"):
+        start(agent=other)
 
 
 def ask(node: replay.Replay, number: int) -> None:

@@ -105,7 +105,7 @@ class ReverbDataset:
         while self._batches.empty() and self._error is None:
             if not self._let_through():
                 return False
-            if not self._bounded:
+            if not self._bounded or not self._ahead:
                 return True
             time.sleep(POLL_S)
         return True

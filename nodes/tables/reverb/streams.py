@@ -13,7 +13,6 @@ import numpy as np
 from boonta.agents.base import Steps, Table
 from boonta.nodes.tables import base
 from boonta.nodes.tables.base import Piece
-from boonta.nodes.tables.division import SERVERS, divided
 from boonta.nodes.tables.freshness import fresh
 from boonta.nodes.tables.priorities import make_priorities
 from boonta.nodes.tables.reverb.client import Client, Sample, Sampler
@@ -41,11 +40,11 @@ def open_stream(
     if len(clients) == 1:
         return Stream(clients[0], table, signature, size, in_flight, updates)
     assert in_flight is not None  # Of several servers none has a table whose sequences others must not draw.
-    part, in_flight = divided(table, len(clients), SERVERS), max(1, in_flight // len(clients))
+    in_flight = max(1, in_flight // len(clients))
 
     def shard(client: Client) -> Shard:
         def open_part(arrived: Callable[[], None]) -> base.Stream:
-            return Stream(client, part, signature, size, in_flight, updates, arrived)
+            return Stream(client, table, signature, size, in_flight, updates, arrived)
 
         return Shard(open_part, functools.partial(client.mutate_priorities, table.name))
 

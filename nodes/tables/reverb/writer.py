@@ -14,6 +14,7 @@ import tree
 from boonta.agents.base import Steps, Table
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import WaitFor
+from boonta.nodes.tables.priorities import fresh_priorities, knows_errors, light
 from boonta.nodes.tables.reverb.client import Client
 from boonta.nodes.tables.reverb.library import load
 from boonta.nodes.tables.reverb.signature import pack
@@ -44,7 +45,7 @@ class ReverbWriter:
         self._rows = 0
         # What errors are made of, of a sequence's rows, leaves [B, ...].
         self._newest: collections.deque[Steps] = collections.deque(maxlen=tables[0].sequence_length)
-        self._knows_errors = any(map(contract.knows_errors, tables))
+        self._knows_errors = any(map(knows_errors, tables))
 
     def append(self, steps: Steps) -> int:
         """Adds one raw step of every slot, leaves [B, ...]; the number of sequences that it completed."""
@@ -57,14 +58,14 @@ class ReverbWriter:
         self._writer.append(list(zip(*columns)))
         self._rows += 1
         if self._knows_errors:
-            self._newest.append(contract.light(steps))
+            self._newest.append(light(steps))
         if not contract.completes(table, self._rows):
             return 0
         first = -table.sequence_length
         core_row = slice(first + table.core_row, first + table.core_row + 1 or None)
         newest = tree.map_structure(lambda *rows: np.stack(rows), *self._newest) if self._knows_errors else steps
         for one in self._tables:
-            priorities = contract.fresh_priorities(one, newest, self._num_envs)
+            priorities = fresh_priorities(one, newest, self._num_envs)
             for (rows, *cores), priority in zip(self._writer.history, priorities.tolist()):
                 sequence = [rows[first:], *[column[core_row] for column in cores]]
                 self._writer.create_item(one.name, priority, sequence)

@@ -141,6 +141,23 @@ class TooLarge(Broken):
         super().__init__(dataclasses.replace(table, size=100))
 
 
+class Empty(Broken):
+    """Gives no batch, though it says that one is due."""
+
+    def next(self, timeout_s):
+        return None
+
+
+class Trusting(Broken):
+    """Takes fresh errors of any kind."""
+
+    def __init__(self, table):
+        errors = table.errors
+        super().__init__(
+            dataclasses.replace(table, errors=lambda steps: np.nan_to_num(np.abs(errors(steps)), posinf=1.0))
+        )
+
+
 def reweigh(kept, change):
     """Changes the weights of a table."""
     weights = kept._weights.values.copy()
@@ -251,7 +268,9 @@ CASES = [
     (Eager, conformance.check_free, "nothing is drawn before there are `min_size` sequences"),
     (NotFree, conformance.check_free, "a writer goes on while it is not ahead"),
     (Never, cut, "ready() says that a batch is due"),
+    (Empty, cut, "a batch that is due is given"),
     (TooLarge, conformance.check_oldest_dropped, "a full table drops its oldest sequence"),
+    (TooLarge, fresh, "what was dropped is not drawn"),
     (NewIsLargest, proportional, "`probability` is N p"),
     (NoFloor, proportional, "`probability` is N p"),
     (PlainProbability, uniform, "new sequences are alike; `probability` is N p"),
@@ -259,6 +278,7 @@ CASES = [
     (Careless, proportional, "errors below 0 or not finite are refused"),
     (Confused, proportional, "`probability` is N p"),
     (Deaf, fresh, "`probability` is N p"),
+    (Trusting, fresh, "fresh errors below 0 or not finite are refused"),
     (Forgetful, conformance.check_restart, "`probability` is N p"),
 ]
 

@@ -202,6 +202,7 @@ def test_the_usual_number_of_slots_is_one_that_fits():
     [
         ({"max_staleness": -1}, "max_staleness is -1; it must be at least 0, or None"),
         ({"kind": "replay", "sampler": "uniform"}, "only a queue that actors fill"),
+        ({"share": 0.5}, "only a queue that actors fill"),
         ({"period": 2}, "max_staleness is 1, and period 2; it must be at least 3"),
     ],
 )

@@ -61,6 +61,22 @@ def test_every_sequence_of_every_group_is_drawn():
     assert drawn_columns(replay) == {(n, n + 10, n + 20) for n in starts}
 
 
+def test_lists_of_an_agents_own_stay_lists():
+    replay = store(TABLE)
+    writer = replay.open_writer((TABLE,), 2, Node("actor").wait_for, 0)
+    for t in range(5):
+        step = row(t, 2)
+        writer.append(step._replace(extras=[step.reward, jax.device_put(step.reward)]))
+    steps = replay.open_stream(TABLE, 1, 1).take(8, 0.0).steps
+    assert isinstance(steps.extras, list)
+    jax.tree.map(lambda leaf: np.testing.assert_array_equal(leaf, steps.reward), steps.extras)
+
+
+def test_a_group_of_another_size_is_refused():
+    with pytest.raises(ValueError, match="'trajectories': its rows are of groups of 2 environments, and group 1 has 3"):
+        write(store(TABLE, groups=2), 3, rows=3, group=1)
+
+
 def test_a_group_drops_its_own_oldest_sequences():
     replay = store(TABLE, groups=2)  # three sequences a slot
     write(replay, 2, rows=11)  # five

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from boonta.agents.base import Table
+from boonta.agents.base import Steps, Table
 from boonta.nodes.tables.contract import PRIORITY_FLOOR as FLOOR
-from boonta.nodes.tables.priorities import Ranks, make_priorities
+from boonta.nodes.tables.priorities import Ranks, fresh_priorities, make_priorities
 
 
 def table(sampler: str) -> Table:
@@ -19,6 +21,23 @@ def test_each_sampler_makes_its_own_of_the_errors():
     assert make_priorities(table("uniform")) is None
     np.testing.assert_allclose(make_priorities(table("proportional"))(keys, errors), [0.5 + FLOOR, FLOOR, 2 + FLOOR])
     np.testing.assert_allclose(make_priorities(table("rank"))(keys, errors), [1 / 2, 1 / 3, 1])
+
+
+@pytest.mark.parametrize(
+    ("errors", "message"),
+    [
+        (lambda steps: steps.reward, r"have the shape \[6, 2\]; it must be \[2\], one for each"),
+        (lambda steps: steps.reward[0, :1], r"have the shape \[1\]; it must be \[2\]"),
+        (lambda steps: np.float32(1.0), r"have the shape \[\]; it must be \[2\]"),
+        (lambda steps: steps.reward[9], "no errors can be made of its sequences of 6 steps: index 9 is out of bounds"),
+    ],
+)
+def test_errors_that_are_not_one_for_each_fresh_sequence_are_refused(errors, message):
+    """Of fewer, some sequences would be lost; of one, all would have the same."""
+    numbers = np.ones((6, 2), np.float32)
+    steps = Steps(*[numbers] * 5, (), numbers)
+    with pytest.raises(ValueError, match=f"table 't': .*{message}"):
+        fresh_priorities(dataclasses.replace(table("proportional"), errors=errors), steps, 2)
 
 
 def test_ranks_are_among_all_known_and_follow_what_changes():

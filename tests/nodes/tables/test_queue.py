@@ -49,6 +49,34 @@ def test_small_groups_are_joined_into_a_batch():
     np.testing.assert_array_equal(batch.probability, np.ones(4))
 
 
+@pytest.mark.parametrize("num_envs", [2, 3, 4])
+def test_lists_of_an_agents_own_stay_lists(num_envs):
+    queue = QueueTable(dataclasses.replace(TABLE, batch_size=num_envs))
+    writer = QueueWriter(queue, num_envs, Node("actor").wait_for, 0)
+    for t in range(3):
+        step = row(t, num_envs)
+        writer.append(step._replace(extras=[step.reward, {"a": [jax.device_put(step.reward)]}]))
+    steps = dataset(queue).next(1.0)[0].steps
+    assert jax.tree.structure(steps.extras) == jax.tree.structure([0, {"a": [0]}])
+    jax.tree.map(lambda leaf: np.testing.assert_array_equal(leaf, steps.reward), steps.extras)
+
+
+def test_all_pieces_of_a_batch_together_have_its_time(monkeypatch):
+    queue = QueueTable(TABLE)
+    write(queue, 1, rows=9)
+    clock, given, get = [0.0], [], queue.get
+
+    def slow(timeout_s):
+        given.append(timeout_s)
+        clock[0] += 0.4
+        return get(0.0)
+
+    monkeypatch.setattr("boonta.nodes.tables.queue.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(queue, "get", slow)
+    assert dataset(queue).next(1.0) is not None
+    np.testing.assert_allclose(given, [1.0, 0.6, 0.2, 0.0], atol=1e-9)
+
+
 def test_a_large_group_is_split_into_several_updates():
     queue = QueueTable(TABLE)
     write(queue, 8, rows=3)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -61,8 +59,3 @@ def test_what_is_too_old_or_of_a_life_that_is_lost_is_left_out_and_ready_knows_i
     batch, drawn = data.next(60.0)
     assert np.asarray(batch.steps.version)[0].tolist() == [5, 6, 6, 6] and drawn.stale == 2
     data.close()
-
-
-def test_a_mixture_that_no_update_can_use_up_is_refused():
-    with pytest.raises(ValueError, match="max_staleness is 1; only a queue that actors fill"):
-        dataclasses.replace(TABLE, share=0.5)

@@ -12,7 +12,6 @@ from boonta.agents.base import Table
 from boonta.envs.catch import Catch
 from boonta.nodes.base import Node
 from boonta.nodes.tables.contract import PRIORITY_FLOOR as FLOOR
-from boonta.nodes.tables.contract import sequence_counts
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
 
@@ -29,22 +28,6 @@ AGAIN = dataclasses.replace(
 )
 
 OPENED: list = []  # datasets of the running test
-
-
-@pytest.mark.parametrize(
-    ("batch_size", "shares", "counts"),
-    [
-        (32, (1.0,), (32,)),
-        (32, (0.2, 0.8), (6, 26)),
-        (32, (0.01, 0.99), (1, 31)),
-        (32, (0.99, 0.01), (31, 1)),
-        (4, (0.9, 0.05, 0.05), (2, 1, 1)),
-        (3, (0.02, 0.49, 0.49), (1, 1, 1)),
-    ],
-)
-def test_shares_are_rounded_to_whole_sequences_and_every_table_gives_one(batch_size, shares, counts):
-    tables = [dataclasses.replace(FRESH, batch_size=batch_size, share=share) for share in shares]
-    assert sequence_counts(tables) == counts
 
 
 @pytest.fixture
