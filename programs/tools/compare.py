@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +33,7 @@ from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.provenance import source_digest
 from boonta.programs.wiring.run_folder.state import state_of
 
-DATA, PAGE, HTML = "results.json", "page.md", "index.html"
+DATA, PAGE, HTML, POINTS = "results.json", "page.md", "index.html", "curves.csv"
 READ = (metrics.FILE, metrics.MEMBERS, evaluations.FILE, journal.FILE)  # A run's files besides its config.json files.
 
 
@@ -90,6 +92,7 @@ def compare(
         (target / DATA).unlink(missing_ok=True)  # This file is written last: where it exists, all others do.
         with figures.only_showable():
             _draw(target, content)
+        files.write_whole(target / POINTS, _points(content).encode())
         text = page.markdown(content)
         files.write_whole(target / PAGE, text.encode())
         files.write_whole(target / HTML, page.html(text, [target]).encode())
@@ -135,6 +138,20 @@ def _draw(target: pathlib.Path, content: Content) -> None:
     draw("profiles", {"final scores": summary.profiles(scores)}, label, "share of runs above")
 
 
+def _points(content: Content) -> str:
+    """All points of all curves as CSV, for whoever draws them with tools of their own."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["environment", "group", "run", "member", "seed", "env_steps", "seconds", content.metric])
+    for env, each in content.suite.items():
+        for group in each:
+            for result in group.results:
+                member = "" if result.member is None else result.member
+                for point in zip(*result.curve):
+                    rows.writerow([env, group.name, result.folder.name, member, result.seed, *map(float, point)])
+    return text.getvalue()
+
+
 def _key(folders: Iterable[pathlib.Path], options: Mapping[str, Any]) -> str:
     """The SHA-256 of everything that a comparison is made from."""
     digest = hashlib.sha256(json.dumps([source_digest(), options]).encode())
@@ -173,7 +190,7 @@ def _data(key: str, content: Content) -> dict[str, Any]:
         "reference": {env: list(each) for env, each in content.reference.items()},
         "all": {name: _plain(statistics.estimate(tasks)) for name, tasks in by_group.items()},
         "improvements": [[one, other, _plain(found)] for one, other, found in content.improvements],
-        "files": [PAGE, HTML, *figures.files(list(content.pictures))],
+        "files": [PAGE, HTML, POINTS, *figures.files(list(content.pictures))],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import html.parser
 import json
 import pathlib
@@ -83,6 +84,12 @@ def test_a_suite_becomes_a_page(tmp_path, capsys):
     assert "commit aaaaaaaaaaaa, source 01234567; python 3.10.13, jax 0.6.2; 2 cores of Abacus, 8 GB; started" in text
     assert "    ./run python /somewhere/impala.py catch --x '<b>'\n" in text
     assert "| catch: muzero | 1 of 2 | never | never | never | never |" in text
+    with open(out / "curves.csv") as file:
+        points = [row for row in csv.DictReader(file) if row["run"] == "muzero-catch-1"]
+    assert [float(row["eval_return"]) for row in points] == pytest.approx([1.1, 1.11, 1.12, 1.13, 1.14])
+    assert {(row["environment"], row["group"], row["seed"], row["member"]) for row in points} == {
+        ("catch", "muzero", "1", "")
+    }
     (warning,) = found["warnings"]
     assert "fewer than 5 runs" in warning and f"## Read this first\n\n- {warning}\n\n##" in text
 
