@@ -54,7 +54,7 @@ def planned(
         raise BadInput(
             f"{file} has sample, whose trials follow from each other: run it on one machine, by boonta sweep"
         )
-    found = dataclasses.replace(found, flags={**found.flags, **flags})
+    found = dataclasses.replace(found, flags=values.joined(found.flags, flags))
     return Planned(found, folder, plan.plan(found, spec.entries(found), folder, before, elsewhere=True))
 
 
@@ -73,13 +73,14 @@ def planned_here(file: pathlib.Path, flags: Sequence[str]) -> tuple[Planned, lis
     """
     given = values.flags_of(flags)
     folder = pathlib.Path(str(given.pop("workdir")))
-    sweep = planned(file, given, folder, plan.read(folder))
+    before = plan.read(folder)
+    sweep = planned(file, given, folder, before)
     left = [i for i, job in enumerate(sweep.jobs) if not is_done(folder / job.name, job)]
     if not left:
         raise BadInput(f"all runs of {file} are done, in {folder}")
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        plan.write(folder, ["boonta.deploy", str(file), "--", *flags], sweep.spec, sweep.jobs)
+        plan.write(folder, ["boonta.deploy", str(file), "--", *flags], sweep.spec, sweep.jobs, before)
     except OSError as error:
         print(f"warning: {folder / plan.FILE} can't be written from here: {error}", file=sys.stderr)
     return sweep, left

@@ -18,7 +18,6 @@ import tree
 
 from boonta.agents.base import Nest, Policy, Slots, Steps
 from boonta.envs.base import FIRST, LAST, EnvSpec, TimeStep
-from boonta.envs.spec_check import name_of
 from boonta.nodes.acting.outputs import checked_step
 
 
@@ -97,7 +96,7 @@ def _nans(steps: Steps) -> dict[str, jax.Array]:
     """How many NaNs each leaf of real numbers has that environments have shown, float32 [], by the leaf's name."""
     shown = TimeStep(steps.step_type, steps.reward, steps.discount, steps.observation)
     real = [(path, leaf) for path, leaf in tree.flatten_with_path(shown) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    return {name_of(path): jnp.sum(jnp.isnan(leaf), dtype=jnp.float32) for path, leaf in real}
+    return {".".join(map(str, path)): jnp.sum(jnp.isnan(leaf), dtype=jnp.float32) for path, leaf in real}
 
 
 def play_back(policy: Policy, params: Nest, version: jax.Array, steps: Steps, key: jax.Array) -> Steps:

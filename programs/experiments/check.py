@@ -171,12 +171,10 @@ class _Checker:
 
     def _groups(self, built: Mapping[int, _Built]) -> list[Group]:
         """Groups the runs that differ only in their seeds and traced hyper-parameters."""
-        groups, left = [], []
+        groups = []
         for runs in self._kept:
-            if len({built[i].shared for i in runs}) == 1 and built[runs[0]].shared and self._most > 1:
+            if len({built[i].shared for i in runs}) == 1 and built[runs[0]].shared:
                 groups.append(self._group(built, runs))
-            else:
-                left += runs
         taken = {i for group in groups for i in group.runs} | self._held
         groups += [Group((i,)) for i in self._held]
         alike: dict[str, list[int]] = {}

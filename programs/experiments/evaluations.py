@@ -49,6 +49,13 @@ class Evaluated:
         """What is evaluated, and how."""
         return tuple(value for name, value in sorted(vars(self).items()) if name not in ("returns", "cut"))
 
+    @property
+    def source(self) -> str:
+        """How its returns were measured, in words; those of other words aren't the same score."""
+        policy = "deterministic" if self.deterministic else "sampled"
+        cut = "" if self.max_steps == MAX_STEPS else f", cut after {self.max_steps:,} steps"
+        return f"evaluation after the run, {self.which} checkpoint, {policy}{cut}"
+
 
 _EVALUATED = pydantic.TypeAdapter(Evaluated)
 

@@ -53,16 +53,19 @@ def draw(
         figure, axes = pyplot.subplots(
             lines, columns, figsize=(max(7.0, 4.5 * columns), 4 * lines + 0.6), layout="constrained", squeeze=False
         )
+        # A curve that has its panel's title needs no entry in the legend.
+        names = list(dict.fromkeys(name for title, bands in panels.items() for name in bands if name != title))
         for place, (title, bands) in zip(axes.flat, panels.items()):
-            _fill(place, bands)
+            _fill(place, bands, names)
             place.set(title=title, xlabel=xlabel, ylabel=ylabel)
             if xlabel == LABELS["env_steps"]:
                 place.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
             place.grid(alpha=0.3)
         for place in axes.flat[len(panels) :]:
             place.set_axis_off()
-        handles, labels = axes.flat[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=2, fontsize="small")
+        drawn = {label: handle for place in axes.flat for handle, label in zip(*place.get_legend_handles_labels())}
+        shown = [name for name in names if name in drawn]
+        figure.legend([drawn[name] for name in shown], shown, loc="outside upper center", ncols=2, fontsize="small")
         figure.supxlabel(footer, fontsize=6, color="0.4")
         _save(figure, target, origin, formats)
         pyplot.close(figure)
@@ -77,12 +80,13 @@ def only_showable() -> Iterator[None]:
         raise BadInput(f"the runs have numbers that no picture can show: {error}") from error
 
 
-def _fill(place: Any, bands: Mapping[str, Band]) -> None:
-    """Draws curves into a pair of axes."""
+def _fill(place: Any, bands: Mapping[str, Band], names: Sequence[str]) -> None:
+    """Draws curves into a pair of axes, each in the colour of its place among these names."""
     empty = [name for name, band in bands.items() if not len(band.x)]
     if empty:
         place.text(0.05, 0.95, "\n".join([NOWHERE, *empty]), transform=place.transAxes, va="top", fontsize="small")
-    for i, (name, band) in enumerate(bands.items()):
+    for name, band in bands.items():
+        i = names.index(name) if name in names else 0
         colour = f"C{i % 10}"
         style = "-" if i < 10 else "--"
         if len(band.x) == 1:  # A line through one point has no length.

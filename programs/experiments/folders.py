@@ -12,7 +12,9 @@ from boonta.programs.experiments import plan
 from boonta.programs.experiments.results import Recorded, recorded
 from boonta.programs.wiring.run import BadInput
 
-COMPARISON = "comparison"  # The folder of an earlier comparison, which a pattern such as runs/* finds, too.
+# The folder of an earlier comparison, and pictures of earlier plots, which a pattern such as runs/* finds, too.
+COMPARISON = "comparison"
+PICTURES = (".png", ".svg", ".pdf")
 
 
 def folders_of(paths: Sequence[pathlib.Path]) -> dict[pathlib.Path, bool]:
@@ -31,7 +33,7 @@ def folders_of(paths: Sequence[pathlib.Path]) -> dict[pathlib.Path, bool]:
             runs = sorted(config.parent for config in path.glob(f"*/{schema.CONFIG}"))
             if not runs:
                 raise BadInput(f"{path} is a sweep of which no run has been started yet")
-        if not runs and path.name != COMPARISON:
+        if not runs and path.name != COMPARISON and path.suffix not in PICTURES:
             raise BadInput(f"{path} is no run's folder, with a {schema.CONFIG}, nor a sweep's, with a {plan.FILE}")
         for run in runs:
             found[run.resolve()] = run == path or found.get(run.resolve(), False)

@@ -82,7 +82,7 @@ def results_in(suite: Suite) -> list[Result]:
 def warnings_of(suite: Suite) -> list[str]:
     """What a reader must know who compares these runs: in what they differ besides their groups' settings."""
     results = results_in(suite)
-    found = [*_sizes(suite), *_seeds(suite), *_ends(suite), *_points(suite), *_environments(suite)]
+    found = [*_sizes(suite), *_seeds(suite), *_ends(suite), *_points(suite), *_environments(suite), *_across(suite)]
     unrecorded = [result for result in results if not result.starts]
     if unrecorded:
         found.append(f"nothing is recorded of source, versions and machine of {_named(unrecorded)}")
@@ -190,6 +190,19 @@ def _environments(suite: Suite) -> list[str]:
         for name in differing({k: v for k, v in each.items() if k.startswith("env.")} for each in settings):
             values = sorted({_text(each.get(name, UNSET)) for each in settings})
             found.append(f"{environment} has other rules in some runs: {name} is {' and '.join(values)}")
+    return found
+
+
+def _across(suite: Suite) -> list[str]:
+    """Warnings about groups that have one name, and other settings in other environments."""
+    found = []
+    for groups in zip(*suite.values()):  # A suite has the same groups, in the same order, in each environment.
+        settings = {env: group.results[0].settings for env, group in zip(suite, groups)}
+        for name in differing(settings.values()):
+            values = {env: _text(each.get(name, UNSET)) for env, each in settings.items()}
+            if not name.startswith("env.") and len(set(values.values())) > 1:
+                listed = ", ".join(f"{value} in {env}" for env, value in values.items())
+                found.append(f"{groups[0].name} has other settings in some environments: {_short(name)} is {listed}")
     return found
 
 

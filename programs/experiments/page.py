@@ -133,7 +133,7 @@ def number(value: float) -> str:
     """A number with four digits, or all before the point."""
     if not np.isfinite(value):
         return "–"
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 9_999.5 else f"{value:.4g}"
 
 
 def interval(found: Estimate) -> str:

@@ -133,13 +133,26 @@ def read(folder: pathlib.Path) -> Sweep | None:
         raise BadInput(f"{folder / FILE} can't be read, or is damaged: {error}") from error
 
 
-def write(folder: pathlib.Path, command: Sequence[str], spec: Spec, jobs: Sequence[Job]) -> None:
-    """Writes sweep.json, whole or not at all."""
+def write(
+    folder: pathlib.Path, command: Sequence[str], spec: Spec, jobs: Sequence[Job], before: Sweep | None = None
+) -> None:
+    """Writes sweep.json, whole or not at all.
+
+    Args:
+      folder: the sweep's folder.
+      command: the command line that starts the sweep.
+      spec: what it runs.
+      jobs: its jobs.
+      before: the plan of an earlier start. Its runs that have begun, and aren't asked for now, stay: they go on
+        together if they are again.
+    """
     runs = [
         Record(entry.name, job.name, i if job.members else None, *dataclasses.astuple(entry)[1:])
         for job in jobs
         for i, entry in enumerate(job.runs)
     ]
+    begun = {name for names in _begun(before, folder) for name in names} - {record.name for record in runs}
+    runs += [record for record in (before.runs if before else []) if record.name in begun]
     content = dataclasses.asdict(Sweep(list(command), dataclasses.asdict(spec), runs))
     files.write_whole(folder / FILE, (json.dumps(content, indent=2) + "\n").encode())
 

@@ -274,9 +274,7 @@ def _outdated(evaluated: Evaluated, past: Sequence[Moment]) -> str:
 
 def _score_of(evaluated: Evaluated) -> Score:
     """The score by an evaluation after the run."""
-    policy = "deterministic" if evaluated.deterministic else "sampled"
-    source = f"evaluation after the run, {evaluated.which} checkpoint, {policy}"
-    return Score(statistics.fmean(evaluated.returns), source, len(evaluated.returns))
+    return Score(statistics.fmean(evaluated.returns), evaluated.source, len(evaluated.returns))
 
 
 def _last_score(metric: str, curve: Curve, settings: Mapping[str, Any]) -> Score:

@@ -13,10 +13,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from boonta.programs.experiments import plan, spec
+from boonta.programs.experiments import curves, plan, spec
 from boonta.programs.experiments.check import Member
-from boonta.programs.experiments.curves import EVALUATED, VERSION
 from boonta.programs.experiments.plan import Job
+from boonta.programs.experiments.progress import last_row
 from boonta.programs.experiments.scheduler import DONE, FAILED, PRUNED, State
 from boonta.programs.experiments.spec import Range, Sample, Spec
 from boonta.programs.experiments.values import Value
@@ -186,7 +186,7 @@ class Sampler:
         last = [values[-1] for values in self._report(trial) if values]
         if PRUNED in trial.ended.values():
             self._study.tell(trial.trial, state=TrialState.PRUNED)
-        elif FAILED in trial.ended.values() or len(last) < len(trial.jobs):
+        elif FAILED in trial.ended.values() or len(last) < len(trial.jobs) or self._has_diverged(trial):
             self._study.tell(trial.trial, state=TrialState.FAIL)
         else:
             self._study.tell(trial.trial, statistics.fmean(last))
@@ -199,6 +199,13 @@ class Sampler:
         self._report(trial)
         trial.looked_at = time.monotonic()
         return trial.worse
+
+    def _has_diverged(self, trial: _Open) -> bool:
+        """Whether a member of a trial's population has diverged, as its own process would have failed.
+
+        The population's metrics are means over the others.
+        """
+        return any(last_row(self._folder / name).get("diverged") for name in trial.jobs)
 
     def _report(self, trial: _Open) -> list[list[float]]:
         """Reports the evaluations that all jobs of a trial have reached to Optuna; returns each job's values."""
@@ -221,12 +228,7 @@ def probes(sample: Sample) -> list[dict[str, Value]]:
 
 def values_of(folder: pathlib.Path, metric: str) -> list[float]:
     """A metric at each evaluation of a run, or in each row if evaluations don't measure it."""
-    values: dict[float, float] = {}
-    for i, row in enumerate(rows_of(folder)):
-        value, version = row.get(metric), row.get(VERSION)
-        if value is not None:
-            values.setdefault(version if version is not None and metric.startswith(EVALUATED) else i, value)
-    return list(values.values())
+    return curves.curve_of(curves.moments(rows_of(folder)), metric).values.tolist()
 
 
 def _distribution(among: Range | list[Value]) -> Any:

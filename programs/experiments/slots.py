@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-import psutil
-
+from boonta.programs.wiring.machine import memory
 from boonta.programs.wiring.machine.accelerators import VISIBLE, visible_gpus
 from boonta.programs.wiring.run import BadInput
 
@@ -43,7 +43,7 @@ class Machine(NamedTuple):
 
     Attributes:
       cores: the cores that this process may use, by number.
-      memory_gb: memory in GB of 10^9 bytes.
+      memory_gb: memory in GB of 10^9 bytes: the machine's, or less where a control group allows less.
       devices: the names of the GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` has them.
     """
 
@@ -68,7 +68,9 @@ class Slot(NamedTuple):
 
 def this_machine() -> Machine:
     """The resources that this process may use. It starts no device, which would take the device's memory."""
-    return Machine(tuple(sorted(os.sched_getaffinity(0))), psutil.virtual_memory().total / 1e9, visible_gpus())
+    room = memory.room()
+    most_gb = math.inf if room is None else room.most / 1e9
+    return Machine(tuple(sorted(os.sched_getaffinity(0))), most_gb, visible_gpus())
 
 
 def require_sound(slots: Slots) -> None:

@@ -58,6 +58,12 @@ def normal(flag: str) -> str:
     return flag.removeprefix("--").replace("_", "-")
 
 
+def joined(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags, or axes of a grid, with others that take the place of own ones of the same name."""
+    names = set(map(normal, given))
+    return {**{flag: value for flag, value in own.items() if normal(flag) not in names}, **given}
+
+
 def words(flags: Flags) -> list[str]:
     """The words of a command line that give flags their values."""
     found: list[str] = []

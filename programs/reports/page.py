@@ -15,6 +15,7 @@ from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import LEARNERS, TABLES
 from boonta.programs.experiments import curves, evaluations, figures
+from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.page import escaped, html, number, table
 from boonta.programs.reports import charts, picture
 from boonta.programs.reports.charts import Chart
@@ -124,12 +125,19 @@ def _results(folder: pathlib.Path) -> list[str]:
     parts = []
     evaluated, _ = evaluations.read(folder)
     if evaluated:
-        rows = [[e.which, f"{e.updates:,}", str(e.episodes), number(statistics.fmean(e.returns))] for e in evaluated]
-        parts += ["## Evaluations after the run", table(["checkpoint", "updates", "episodes", "mean return"], rows)]
+        rows = [[*_who(e), f"{e.updates:,}", str(e.episodes), number(statistics.fmean(e.returns))] for e in evaluated]
+        head = ["checkpoint", "member", "policy", "updates", "episodes", "mean return"]
+        parts += ["## Evaluations after the run", table(head, rows, texts=3)]
     played = folder / evaluations.MATCHES
     if played.is_file():
         parts += ["## Matches", *_code(played.read_text(errors="replace").splitlines())]
     return parts
+
+
+def _who(evaluated: Evaluated) -> list[str]:
+    """The checkpoint that was evaluated, the member of a population, and the policy."""
+    member = "–" if evaluated.member is None else str(evaluated.member)
+    return [evaluated.which, member, "deterministic" if evaluated.deterministic else "sampled"]
 
 
 def _notable(folder: pathlib.Path) -> list[str]:

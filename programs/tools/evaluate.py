@@ -16,7 +16,8 @@ import jax
 import numpy as np
 import tyro
 
-from boonta.agents.config import with_values
+from boonta.agents.base import Agent
+from boonta.agents.config import replaced, with_values
 from boonta.envs.jax.base import JaxEnv
 from boonta.nodes import metrics
 from boonta.nodes.acting.local import Play, evaluated_policy, jit_policy
@@ -100,8 +101,11 @@ def evaluate_run(folder: pathlib.Path, asked: Asked) -> Iterator[tuple[Evaluated
     if program.env.spec.num_players != 1:
         raise BadInput("it is a game of two players, whose runs `boonta match` evaluates")
     deterministic = _deterministic(program) if asked.deterministic is None else asked.deterministic
+    together, best = _population(program), _best_member(folder) if asked.which == "best" else None
+    if together is not None and best is not None:
+        program = dataclasses.replace(program, agent=_agent_of(together, best))
     policy = evaluated_policy(program.agent, deterministic)
-    population = _population(program) if asked.which == "newest" else None
+    population = together if asked.which == "newest" else None
     newest = Checkpointer(checkpoints_of(folder, asked.which) if population is None else folder / MEMBERS).latest()
     if newest is None:
         raise BadInput(f"it has no {asked.which} checkpoint yet")
@@ -109,7 +113,7 @@ def evaluate_run(folder: pathlib.Path, asked: Asked) -> Iterator[tuple[Evaluated
         newest, asked.which, asked.episodes, policy.deterministic, asked.seed, returns=(), max_steps=asked.max_steps
     )
     before = {} if asked.again else {found.key: found for found in evaluations.read(folder)[0]}
-    members: Iterable[int | None] = [_best_member(folder) if asked.which == "best" else None]
+    members: Iterable[int | None] = [best]
     if population is not None:
         members = range(len(population.members))
     expected = [dataclasses.replace(wanted, member=member) for member in members]
@@ -176,6 +180,12 @@ def _population(program: Program) -> Population | None:
     node = construct(program, group, 0, {"monitor": None, "env": jax_env_of(program.env), "devices": 1})
     assert isinstance(node, Population)
     return node
+
+
+def _agent_of(population: Population, number: int) -> Agent:
+    """The agent of one member, by its own hyper-parameters: a search has constants of its own, such as a discount."""
+    values = {field: value for field, value in population.members[number].items() if field != "seed"}
+    return population.make(replaced(population.config, values))
 
 
 def _best_member(folder: pathlib.Path) -> int | None:

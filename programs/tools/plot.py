@@ -15,14 +15,12 @@ import tyro
 from boonta.envs.base import suggest
 from boonta.programs.experiments import figures, groups, origins, summary
 from boonta.programs.experiments.curves import X
-from boonta.programs.experiments.folders import all_recorded, folder_of_all, folders_of
+from boonta.programs.experiments.folders import PICTURES, all_recorded, folder_of_all, folders_of
 from boonta.programs.experiments.results import Result, metrics_of, results_of_all
 from boonta.programs.experiments.summary import Band
 from boonta.programs.wiring.command_line.faults import command, writing
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import naming
-
-FORMATS = (".png", ".svg", ".pdf")
 
 
 def plot(
@@ -50,8 +48,8 @@ def plot(
     """
     runs, left_out = all_recorded(folders_of(workdirs))
     target = out or folder_of_all(workdirs) / f"{_name(metric, x)}.png"
-    if target.suffix not in FORMATS:
-        raise BadInput(f"--out {target} must end with {', '.join(FORMATS)}")
+    if target.suffix not in PICTURES:
+        raise BadInput(f"--out {target} must end with {', '.join(PICTURES)}")
     panels: dict[str, dict[str, Band]] = {}
     drawn: dict[tuple[pathlib.Path, int | None], Result] = {}  # Of all pictures, each run or member once.
     warnings = dict.fromkeys(left_out)

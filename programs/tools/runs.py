@@ -32,6 +32,8 @@ def runs(workdirs: tyro.conf.Positional[pathlib.Path] = pathlib.Path("runs")) ->
     Args:
       workdirs: the folder that holds the runs' folders, or those of sweeps.
     """
+    if (workdirs / schema.CONFIG).is_file():
+        raise BadInput(f"{workdirs} is a run's own folder; see `boonta status {workdirs}`")
     names = (schema.CONFIG, *LEARNERS)  # One without a config.json may have snapshots.
     found = {path.parent for parts in ("*", "*/*") for name in names for path in workdirs.glob(f"{parts}/{name}")}
     if not found:

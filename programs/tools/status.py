@@ -11,7 +11,7 @@ import tyro
 
 from boonta.nodes.watch.stopping import shown
 from boonta.programs.reports.snapshots import snapshots_of
-from boonta.programs.wiring.command_line.faults import command
+from boonta.programs.wiring.command_line.faults import command, require_at_least
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.programs.wiring.run_folder.state import SENTENCES, rows_of, state_of
@@ -25,11 +25,12 @@ def status(workdir: tyro.conf.Positional[pathlib.Path], lines: int = 10) -> None
       workdir: the run's folder.
       lines: number of the newest lines of its log to print.
     """
+    require_at_least(0, lines=lines)
     config = read_config(workdir)
     print(f"program {config.program}, seed {config.seed}, in {workdir}")
     log = journal.lines(workdir)
     print(SENTENCES[state_of(workdir, log)])
-    for line in log[-lines:]:
+    for line in log[max(0, len(log) - lines) :]:
         print(f"  {journal.for_people(line)}")
     last = _last_row(workdir)
     reached = {name: last[name] for name in ("env_steps", "updates", "seconds") if name in last}

@@ -84,13 +84,14 @@ def sweep(workdir: pathlib.Path, given: Spec, command: Sequence[str], show: bool
         source: Any = Sampler(given, folder, command)
         jobs: list[Job] = []
     else:
-        source, jobs = None, plan.plan(given, spec.entries(given), folder, plan.read(folder))
+        before = plan.read(folder)
+        source, jobs = None, plan.plan(given, spec.entries(given), folder, before)
     if show:
         print(summary(Scheduler(folder, jobs, slots, given.retries).states))
         return 0
     with lock(folder), Progress(folder) as progress:
         if source is None:
-            plan.write(folder, command, given, jobs)
+            plan.write(folder, command, given, jobs, before)
         else:
             source.begin()
         scheduler = Scheduler(folder, jobs, slots, given.retries, progress.show, source)
@@ -129,13 +130,14 @@ def spec_of(asked: Asked, flags: Sequence[str]) -> Spec:
         found = spec.read(asked.what)
     else:
         found = spec.made({"program": str(asked.what)}, "the command line")
-    changes: dict[str, Any] = {"flags": {**found.flags, **values.flags_of(flags)}}
+    changes: dict[str, Any] = {
+        "flags": values.joined(found.flags, values.flags_of(flags)),
+        "grid": values.joined(found.grid, dict(map(_axis, asked.grid))),
+    }
     if asked.env:
         changes["env"] = list(asked.env)
     if asked.seeds:
         changes["seeds"] = values.parsed(asked.seeds)
-    if asked.grid:
-        changes["grid"] = {**found.grid, **dict(map(_axis, asked.grid))}
     for name in ("retries", "populations", "members"):
         if getattr(asked, name) is not None:
             changes[name] = getattr(asked, name)

@@ -162,7 +162,7 @@ def test_agents_for_one_kind_of_action_refuse_the_others_by_name():
     for spec, words in (CHOICES, several), (TORQUE, real):
         with pytest.raises(ValueError, match=f"DQN chooses among discrete actions; {words}"):
             heads.num_actions(spec, "DQN")
-    one = "this environment takes one of 4 discrete actions, for which there are IMPALA, PPO, MuZero and DQN$"
+    one = "this environment takes one of 4 discrete actions, for which there are IMPALA, PPO, MuZero, DQN and R2D2$"
     for spec, words in (CHOICES, several), (specs.DiscreteArray(4), one):
         with pytest.raises(ValueError, match=f"SAC takes actions of real numbers; {words}"):
             heads.real_actions(spec, "SAC")

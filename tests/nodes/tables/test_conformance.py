@@ -6,8 +6,8 @@ import pytest
 
 from boonta.agents.base import Table
 from boonta.nodes.tables import conformance
-from boonta.nodes.tables.judge import SIGNATURE, Opened
-from boonta.tests.helpers.stores import Beside, device, host, host_on_device, queue
+from boonta.nodes.tables.judge import SIGNATURE, ConformanceError, Opened
+from boonta.tests.helpers.stores import Beside, DeviceStore, device, host, host_on_device, queue
 
 
 @pytest.fixture
@@ -56,6 +56,17 @@ def test_each_of_several_tables_in_this_process_passes(first):
 @pytest.mark.once
 def test_the_replay_on_the_device_passes():
     conformance.check(device, samplers=("uniform", "proportional"), in_rounds=True)
+
+
+@pytest.mark.once
+def test_rounds_of_another_ratio_are_found():
+    def make(table: Table) -> Opened:
+        store = DeviceStore(table)
+        store._round = (1, 2)
+        return Opened(store)
+
+    with pytest.raises(ConformanceError, match="what is owed is drawn, and at most a batch more"):
+        conformance.check_ratio(make, in_rounds=True)
 
 
 @pytest.mark.cluster

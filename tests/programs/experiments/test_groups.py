@@ -62,6 +62,13 @@ def test_environments_with_the_same_groups_are_a_suite(tmp_path):
         assert [group.name for group in groups] == ["impala, rate 0.1", "impala, rate 0.5"]
 
 
+def test_a_group_with_other_settings_in_each_environment_is_reported(tmp_path):
+    rates = {"catch": 0.1, "grid_world": 0.5}
+    results = [result(tmp_path / env, env, settings={"config": {"rate": rate}}) for env, rate in rates.items()]
+    wanted = "impala has other settings in some environments: rate is 0.1 in catch, 0.5 in grid_world"
+    assert wanted in warnings_of(suite_of(results))
+
+
 def test_environments_with_other_groups_are_refused(tmp_path):
     results = [result(tmp_path / "a"), result(tmp_path / "b", "grid_world"), result(tmp_path / "c", program="muzero")]
     with pytest.raises(BadInput, match="no suite.*: catch has impala, muzero; grid_world has impala"):

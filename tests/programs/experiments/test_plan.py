@@ -104,6 +104,18 @@ def test_what_has_begun_stays_together_when_the_sweep_grows(tmp_path):
     assert [[entry.seed for entry in job.runs] for job in after[2:]] == [[4, 5, 6]]
 
 
+def test_what_has_begun_stays_together_without_populations_and_after_starts_that_lack_it(tmp_path):
+    before = planned(made(seeds=2), tmp_path)
+    begin(tmp_path, before[0])
+    plan.write(tmp_path, [], made(), before)
+    (same,) = planned(made(seeds=2, populations=False), tmp_path)
+    assert (same.name, same.members) == (before[0].name, before[0].members)
+    other = made(seeds=2, env="grid_world")
+    plan.write(tmp_path, [], other, planned(other, tmp_path), plan.read(tmp_path))
+    after = planned(made(seeds=3), tmp_path)
+    assert [len(job.runs) for job in after] == [2, 1] and after[0].name == before[0].name
+
+
 def test_a_part_of_what_has_begun_together_is_refused(tmp_path):
     before = planned(made(seeds=3), tmp_path)
     begin(tmp_path, before[0])

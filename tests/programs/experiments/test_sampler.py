@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 
 import optuna
 import pytest
+from optuna.trial import TrialState
 
+from boonta.nodes import metrics
 from boonta.programs.experiments import plan, sampler, spec
 from boonta.programs.experiments.plan import Job
-from boonta.programs.experiments.scheduler import DONE, FAILED, PRUNED, Scheduler
+from boonta.programs.experiments.scheduler import DONE, FAILED, PRUNED, Scheduler, State
 from boonta.programs.experiments.slots import Slot
 from boonta.programs.wiring.run import BadInput
 
@@ -60,6 +63,34 @@ def test_a_trial_has_a_run_for_each_seed_and_its_value_is_their_mean(tmp_path):
         x = flags[f"stand_in-trial{i}-seed0"]
         assert x == flags[f"stand_in-trial{i}-seed1"] == trial.params["x"]
         assert trial.value == pytest.approx(-((x - 0.3) ** 2))
+
+
+def written(folder: pathlib.Path, *rows: dict) -> pathlib.Path:
+    """A run's metrics."""
+    folder.mkdir(parents=True, exist_ok=True)
+    counted = ({"env_steps": row["updates"], "seconds": row["updates"], **row} for row in rows)
+    (folder / metrics.FILE).write_text("".join(json.dumps(row) + "\n" for row in counted))
+    return folder
+
+
+def test_evaluations_that_a_run_has_gone_back_on_do_not_count(tmp_path):
+    evaluations = ((10, 5.0), (20, 9.0), (10, 5.0), (20, 1.0), (30, 2.0))
+    rows = [{"updates": n, "eval_version": n, "eval_return": value} for n, value in evaluations]
+    assert sampler.values_of(written(tmp_path, *rows), "eval_return") == [5.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(("diverged", "state"), [(0, TrialState.COMPLETE), (2, TrialState.FAIL)])
+def test_a_trial_with_members_that_diverged_has_failed(tmp_path, diverged, state):
+    """Its metrics are means over the others."""
+    trials = source(tmp_path)
+    jobs = trials.take()
+    for job in jobs:
+        written(tmp_path / job.name, {"updates": 10, "eval_version": 10, "eval_return": 0.9, "diverged": diverged})
+    for job in jobs:
+        ended = State(job)
+        ended.stage = DONE
+        trials.ended(ended)
+    assert trials._study.get_trials()[0].state == state
 
 
 def test_another_start_makes_only_the_trials_that_are_missing(tmp_path):

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from boonta.programs.experiments.slots import Machine, Slots, divide, on_cores, this_machine
+from boonta.programs.wiring.machine import memory
 from boonta.programs.wiring.run import BadInput
 
 MACHINE = Machine(cores=(0, 1, 4, 5), memory_gb=16.0, devices=("2", "GPU-x"))
@@ -56,6 +57,11 @@ def test_this_machines_devices_are_those_that_this_process_sees(monkeypatch):
     assert this_machine().devices == ("1", "3")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert this_machine().devices == ()
+
+
+def test_this_machines_memory_is_what_a_control_group_leaves(monkeypatch):
+    monkeypatch.setattr(memory, "room", lambda: memory.Room(total=64 * 10**9, free=10**9, limit=8 * 10**9))
+    assert this_machine().memory_gb == 8
 
 
 def test_a_process_stays_on_its_slots_cores():

@@ -7,10 +7,12 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
 
+from boonta.agents import impala
 from boonta.programs.experiments import evaluations
 from boonta.programs.tools import evaluate, play
 from boonta.programs.wiring.run import BadInput
@@ -87,7 +89,7 @@ def test_what_was_played_is_told_though_it_cannot_be_kept(folder, capsys):
 
 def test_the_best_checkpoint_is_evaluated_and_played(folder, capsys):
     (number,) = (int(path.name) for path in (folder / "run" / "checkpoints" / "best").iterdir())
-    assert number in (20, 40, 60)
+    assert number in (1, 2, 4, 8, 16, 20, 40, 60)
     evaluate.evaluate((folder,), which="best", episodes=2)
     (line,) = lines(folder / "run")
     assert line["which"] == "best" and line["updates"] == number and "member" not in line
@@ -105,12 +107,19 @@ def test_each_member_of_a_population_is_evaluated_as_it_would_be_alone(tmp_path,
     assert [line["member"] for line in found] == [0, 1, 2, 3] and all(len(line["returns"]) == 5 for line in found)
     evaluate.evaluate((tmp_path,), episodes=5, which="best")
     best = lines(tmp_path)[4]
-    assert best["which"] == "best" and best["member"] in range(4) and best["updates"] in (20, 40)
+    assert best["which"] == "best" and best["member"] in range(4) and best["updates"] in (1, 2, 4, 8, 16, 20, 40)
     if best["updates"] == 40:
         assert best["returns"] == found[best["member"]]["returns"]
     capsys.readouterr()
     evaluate.evaluate((tmp_path,), episodes=5)
     assert capsys.readouterr().out.count("from before") == 4
+
+
+def test_the_best_member_plays_by_its_own_hyper_parameters():
+    """A search has constants of its own, such as the discount."""
+    members = [{"seed": 0, "discount": discount} for discount in (0.5, 0.9)]
+    node = types.SimpleNamespace(members=members, make=lambda config: config, config=impala.Config())
+    assert [evaluate._agent_of(node, i).discount for i in (0, 1)] == [0.5, 0.9]
 
 
 def test_what_cannot_be_evaluated_is_named_and_the_rest_is_done(folder, capsys):

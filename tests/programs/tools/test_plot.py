@@ -79,13 +79,22 @@ def test_without_evaluations_it_is_the_return_of_training(tmp_path, drawn, capsy
 
 def test_runs_without_a_metric_are_left_out_by_name(tmp_path, drawn, capsys):
     """Such as those of the agent that a loss of one's own is compared with."""
-    run, other = write(tmp_path / "run", extra=1.0), write(tmp_path / "other")
+    run, other = write(tmp_path / "run", "ppo", extra=1.0), write(tmp_path / "other")
     plot((other, run), ("loss", "extra"))
     ((panels, _, _),) = drawn
-    assert {name: len(bands) for name, bands in panels.items()} == {"extra": 1, "loss": 1}
+    assert {name: len(bands) for name, bands in panels.items()} == {"extra": 1, "loss": 2}
+    plot((other, run), ("loss", "extra"), out=tmp_path / "all.svg")  # The legend has all groups, each in one colour.
+    assert all(f">{name}</text>" in (tmp_path / "all.svg").read_text() for name in ("impala", "ppo"))
     origin = Image.open(tmp_path / "plot-loss-extra.png").text["Description"]
     assert ": other, run\n" in origin  # What all panels are made from, not the last one's runs alone.
     assert "warning: no extra, so left out of its picture: other" in capsys.readouterr().out
+
+
+def test_pictures_among_what_is_given_are_left_out(tmp_path):
+    """A pattern such as runs/* finds those of before."""
+    run = write(tmp_path / "run")
+    plot((run,), out=tmp_path / "plot.png")
+    plot((run, tmp_path / "plot.png"), out=tmp_path / "plot.png")
 
 
 def test_what_can_not_be_drawn_is_refused(tmp_path):

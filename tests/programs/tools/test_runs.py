@@ -72,3 +72,6 @@ def test_what_runs_and_what_is_damaged(tmp_path, capsys):
 def test_a_folder_without_runs_is_named(tmp_path):
     with pytest.raises(BadInput, match="holds no runs"):
         tool.runs(tmp_path)
+    (tmp_path / "config.json").touch()
+    with pytest.raises(BadInput, match="is a run's own folder; see `boonta status"):
+        tool.runs(tmp_path)

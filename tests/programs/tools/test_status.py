@@ -46,6 +46,10 @@ def test_a_run_that_was_cut_off(folder, capsys):
     assert lines[6] == "reached env_steps 32,573,200, updates 25, seconds 60.5"
     assert lines[7] == "checkpoints:" and "  10  " in lines[8] and lines[8].endswith("1.5 MB  sound")
     assert lines[-1] == "it would go on from checkpoints/20, 5 updates before the last row of metrics"
+    status(folder, lines=0)
+    assert "WARNING" not in capsys.readouterr().out
+    with pytest.raises(BadInput, match="--lines is -1; it must be at least 0"):
+        status(folder, lines=-1)
 
 
 def test_the_tables_of_all_replay_servers_are_listed_and_must_be_there(folder, capsys):
