@@ -62,8 +62,11 @@ class EnvSpec(NamedTuple):
         """Whether all that is observed are pictures, large enough for the windows of Atari's networks."""
         seen = self.observations
         leaves = tree.flatten(seen.view if isinstance(seen, BoardView) else seen)
-        images = [leaf for leaf in leaves if leaf.dtype == np.uint8 and len(leaf.shape) in (2, 3)]
-        return 0 < len(leaves) == len([image for image in images if min(image.shape[:2]) >= 36])
+        return bool(leaves) and all(map(_is_picture, leaves))
+
+
+def _is_picture(leaf: specs.Array) -> bool:
+    return leaf.dtype == np.uint8 and len(leaf.shape) in (2, 3) and min(leaf.shape[:2]) >= 36
 
 
 class BoardView(NamedTuple):

@@ -17,7 +17,7 @@ from boonta.nodes.periodic import Periodic
 from boonta.nodes.snapshots import manifest, parts
 from boonta.nodes.snapshots.store import CHECKPOINTS, KEEP, Retention, SnapshotFolder
 from boonta.nodes.tables.division import SERVERS, divided, require_divisible
-from boonta.nodes.tables.reverb.server import Server, make_table, require_same, table_info
+from boonta.nodes.tables.reverb.server import REMEDY, Server, make_table, require_same, table_info
 
 REVERBS_OWN = "reverb"  # The folder that Reverb itself reads and writes; nothing stays in it.
 OVERDUE = 1.5  # Intervals without a request after which the tables are saved anyway.
@@ -95,8 +95,7 @@ class Replay(Periodic):
                 server = Server(tables, port, self._reverbs_own)
             except ValueError as error:  # A table that was saved is no longer asked for.
                 raise ValueError(
-                    f"{self._store.folder} holds other tables than {list(wanted)}: {error}. Give the settings as they "
-                    "were, or delete that folder to start with empty tables"
+                    f"{self._store.folder} holds other tables than {list(wanted)}: {error}. {REMEDY}"
                 ) from error
             self._clear_reverbs_own()
         client = server.client()

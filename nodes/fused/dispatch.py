@@ -86,5 +86,7 @@ class Lengths:
         Before the first interval is over it is the next power of two: an update may have ten env steps or ten thousand,
         and nobody should wait for a whole interval to see how a run does.
         """
-        following = (updates // self._eval_every + 1) * self._eval_every
-        return following if updates >= self._eval_every else min(following, 1 << updates.bit_length())
+        interval = self._eval_every
+        if updates < interval:
+            return min(interval, 1 << updates.bit_length())
+        return (updates // interval + 1) * interval

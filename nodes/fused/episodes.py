@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import jax
+
 from boonta.nodes.fused import stage
 
 RETURNS = 100  # Episodes that a mean return is taken over, as soon as so many have ended.
@@ -31,11 +33,11 @@ class Recent:
         self._sums.append(episodes)
         while sum(sums.number for sums in self._sums[1:]) >= RETURNS:
             del self._sums[0]
-        number, returns, squares, steps = (sum(sums) for sums in zip(*(each[:4] for each in self._sums)))
-        mean = returns / number
-        metrics = {"return": mean, "episode_steps": steps / number, "return_episodes": number}
+        total = jax.tree.map(lambda *sums: sum(sums), *self._sums)
+        number, mean = total.number, total.returns / total.number
+        metrics = {"return": mean, "episode_steps": total.steps / number, "return_episodes": number}
         if number > 1:
-            variance = max(0.0, squares / number - mean**2) * number / (number - 1)
+            variance = max(0.0, total.squares / number - mean**2) * number / (number - 1)
             metrics["return_se"] = math.sqrt(variance / number)
         if self._fresh and not self.start and number >= RETURNS:
             self.start = {"return_start": mean}

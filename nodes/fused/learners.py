@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -167,7 +167,8 @@ def one_learner(setup: Setup) -> FusedLearner:
         return fused.init(learner, version, jax.random.fold_in(key, version))
 
     def summarise(metrics: Metrics, episodes: stage.Episodes, updates: int) -> dict[str, float]:
-        require_finite(metrics, updates, episodes.nans)
+        _require_numbers(episodes.nans, metrics, updates)
+        require_finite(metrics, updates)
         return {name: float(value) for name, value in metrics.items()}
 
     return FusedLearner(
@@ -184,6 +185,14 @@ def one_learner(setup: Setup) -> FusedLearner:
         member_rows=lambda *evaluated: [],
         best=None,
     )
+
+
+def _require_numbers(nans: Mapping[str, jax.Array], metrics: Metrics, updates: int) -> None:
+    """Raises FloatingPointError with the leaves in which environments have shown NaN; no one else looks at them."""
+    leaves = ", ".join(f"{name} ({number:,.0f} times)" for name, number in nans.items() if number)
+    if leaves:
+        loss = float(metrics.get("loss", 0.0))
+        raise FloatingPointError(f"the environment's {leaves} is NaN, after {updates:,} updates; the loss is {loss:g}")
 
 
 def play(setup: Setup, agent: Agent, learner: Nest, key: jax.Array) -> dict[str, jax.Array]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -113,23 +112,13 @@ def policy_lag(updates: Any, version: jax.Array) -> dict[str, jax.Array]:
     return {"policy_lag": jnp.mean(lag), "policy_lag_max": jnp.max(lag)}
 
 
-def require_finite(metrics: dict[str, Any], updates: int, nans: Mapping[str, Any] = MappingProxyType({})) -> None:
-    """Refuses to go on from a loss that isn't finite, or from environments that show NaN.
-
-    Args:
-      metrics: those of the last update.
-      updates: updates so far.
-      nans: how many NaNs each leaf of the time steps has shown, where nobody has looked at these before.
+def require_finite(metrics: dict[str, Any], updates: int) -> None:
+    """Refuses to go on from a loss that isn't finite.
 
     Raises:
-      FloatingPointError: the message has the leaves, or the loss, and the number of updates.
+      FloatingPointError: the loss isn't finite; the message contains it and the number of updates.
     """
     loss = metrics.get("loss", 0.0)
-    leaves = ", ".join(f"{name} ({number:,.0f} times)" for name, number in nans.items() if number)
-    if leaves:
-        raise FloatingPointError(
-            f"the environment's {leaves} is NaN, after {updates:,} updates; the loss is {float(loss):g}"
-        )
     if not np.isfinite(loss):
         raise FloatingPointError(
             f"the loss is {float(loss)} after {updates:,} updates; the newest checkpoint is from before: lower the "

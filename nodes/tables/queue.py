@@ -58,9 +58,8 @@ class QueueTable:
 
         self.table = table
         self.devices = tuple(jax.devices()[:1] if devices is None else devices)
-        self.cut = jax.jit(
-            _cut, static_argnames=("structure", "table", "pieces", "shards")
-        )  # All writers share its compilation.
+        # All writers share its compilation.
+        self.cut = jax.jit(_cut, static_argnames=("structure", "table", "pieces", "shards"))
         self._waiting: list[collections.deque[list[Bundle]]] = [collections.deque() for _ in range(groups or 1)]
         share = max(1, table.size // len(self._waiting))  # Each group may fill its own part of the queue.
         self._limit = contract.rate_limit(dataclasses.replace(table, size=share))

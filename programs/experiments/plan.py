@@ -151,8 +151,8 @@ def write(
         for job in jobs
         for i, entry in enumerate(job.runs)
     ]
-    begun = {name for names in _begun(before, folder) for name in names} - {record.name for record in runs}
-    runs += [record for record in (before.runs if before else []) if record.name in begun]
+    asked = {record.name for record in runs}
+    runs += [record for record in _begun(before, folder) if record.name not in asked]
     content = dataclasses.asdict(Sweep(list(command), dataclasses.asdict(spec), runs))
     files.write_whole(folder / FILE, (json.dumps(content, indent=2) + "\n").encode())
 
@@ -178,7 +178,7 @@ def plan(
       BadInput: a run can't work, or its folder holds a run with other settings, or only some of the runs that have
         begun together are asked for; the message names the first ones.
     """
-    begun = _begun(before, folder)
+    begun = _together(before, folder)
     jobs: list[Job] = []
     errors: dict[str, str] = {}
     for file in dict.fromkeys(entry.program for entry in entries):
@@ -209,12 +209,17 @@ def _require_whole(begun: Sequence[Sequence[str]], asked: Collection[str]) -> No
             )
 
 
-def _begun(before: Sweep | None, folder: pathlib.Path) -> list[list[str]]:
-    """The names of the runs of each job whose folder exists."""
+def _begun(before: Sweep | None, folder: pathlib.Path) -> list[Record]:
+    """The runs whose folder exists."""
+    runs = before.runs if before else []
+    return [record for record in runs if (folder / record.folder / schema.CONFIG).exists()]
+
+
+def _together(before: Sweep | None, folder: pathlib.Path) -> list[list[str]]:
+    """The names of the runs of each job that has begun."""
     together: dict[str, list[str]] = {}
-    for record in before.runs if before else []:
-        if (folder / record.folder / schema.CONFIG).exists():
-            together.setdefault(record.folder, []).append(record.name)
+    for record in _begun(before, folder):
+        together.setdefault(record.folder, []).append(record.name)
     return list(together.values())
 
 

@@ -83,6 +83,10 @@ def table_info(table: Any) -> Any:
     return load().TableInfo.FromString(table.info())
 
 
+# What a user can do about saved tables that aren't those that are asked for.
+REMEDY = "Give the settings as they were, or delete that folder to start with empty tables"
+
+
 def require_same(restored: Mapping[str, Any], wanted: Mapping[str, Any], folder: pathlib.Path) -> None:
     """Raises ValueError if tables restored from a checkpoint differ from those asked for.
 
@@ -98,10 +102,7 @@ def require_same(restored: Mapping[str, Any], wanted: Mapping[str, Any], folder:
             if before.get(field) != after.get(field)
         ]
     if changed:
-        raise ValueError(
-            f"{folder} holds tables made with other settings: {'; '.join(changed)}. Give the settings as they were, or "
-            "delete that folder to start with empty tables"
-        )
+        raise ValueError(f"{folder} holds tables made with other settings: {'; '.join(changed)}. {REMEDY}")
 
 
 def _contract(info: Any) -> dict[str, Any]:
