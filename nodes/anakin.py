@@ -65,8 +65,8 @@ class Anakin(Node):
       num_envs: B, environment slots, over all hosts; None is the table's batch size.
       num_replayed: most sequences that are replayed at once, where reanalyzers would fill a table.
       devices: how many of this process's devices to use; None takes all.
-      eval_every: updates between evaluations, or env steps; 0 makes none. There are others after 1, 2, 4, 8 … updates
-        of the first interval, and at the limit of either.
+      eval_every: updates between evaluations, or env steps; 0 makes none. There are others after an eighth,
+        a quarter and a half of the first interval, and at the limit of either.
       eval_by: which of the two `eval_every` counts, "updates" or "env_steps", rounded to whole updates. Of a population
         it is the env steps of each member.
       eval_episodes: episodes in an evaluation, each in a slot of its own.

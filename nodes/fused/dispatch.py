@@ -83,10 +83,9 @@ class Lengths:
     def _due(self, updates: int) -> int:
         """The number of updates at which the next evaluation is due.
 
-        Before the first interval is over it is the next power of two: an update may have ten env steps or ten thousand,
-        and nobody should wait for a whole interval to see how a run does.
+        Of the first interval also an eighth, a quarter and a half end with one: it may have millions of env steps, and
+        nobody should wait for all of them to see how a run does. More would cost more than the training between.
         """
         interval = self._eval_every
-        if updates < interval:
-            return min(interval, 1 << updates.bit_length())
-        return (updates // interval + 1) * interval
+        early = [interval // parts for parts in (8, 4, 2) if interval // parts > updates]
+        return early[0] if early else (updates // interval + 1) * interval

@@ -21,8 +21,8 @@ class Evaluation:
       by: what the interval counts; the default is seconds, and updates in a fused program, which counts no seconds. By
         updates or env steps, runs are evaluated at the same points on any machine, so that they compare.
       every_s: seconds from the start of one evaluation to the next, or more, because of `max_share`.
-      every_updates: updates between evaluations; 0 makes none in a fused program, which has others after 1, 2, 4, 8 …
-        updates of the first interval.
+      every_updates: updates between evaluations; 0 makes none in a fused program, which has others after an eighth,
+        a quarter and a half of the first interval.
       every_env_steps: env steps between evaluations; of a population, each member's.
       deterministic: whether the policy takes its best action, or draws one as actors do; None leaves it to the agent.
       max_share: the greatest share of its time that the evaluator plays, above 0 and at most 1.
