@@ -2,10 +2,11 @@
 
     ./run python benchmarks/acme.py --agents sac --seconds 60 --turns 3
 
-Ours are run as `--launch` says, each way by itself, with the preset of the environment. Acme's are what its builders
-make, in one process that acts and learns in turn (`benchmarks/peers/acme_agents.py`); its other layout wants sonnet.
-All are measured in each turn. A rate is the median of a program's rows after its first minute, which compiles and
-fills tables; the table shows medians over turns.
+Ours are run as `--launch` says, each way by itself, with the preset of the environment and the flags in `TASKS`. Acme's
+are what its builders make, in one process that acts and learns in turn (`benchmarks/peers/acme_agents.py`); its other
+layout wants sonnet. Both have the same networks, and make as many updates of as many samples for each env step, so
+that a ratio of steps a second is one of what is learned, too. All are measured in each turn. A rate is the median of a
+program's rows after its first minute, which compiles and fills tables; the table shows medians over turns.
 """
 
 from __future__ import annotations
@@ -18,11 +19,16 @@ from typing import Literal
 import tyro
 
 from boonta.benchmarks import timing
-from boonta.nodes.watch.ending import end_now
 
 THEIRS = "../benchmarks/peers/acme_agents.py"
 ACMES = "Acme's"
-TASKS = {"impala": "catch", "dqn": "catch", "r2d2": "catch", "sac": "gymnasium/Pendulum-v1"}
+# By agent its environment, and the flags with which our preset has Acme's network and its kind of replay.
+TASKS: dict[str, tuple[str, ...]] = {
+    "impala": ("catch", "--config.torso.widths=64", "--config.lstm-size=64"),
+    "dqn": ("catch", "--config.replay.sampler=proportional"),
+    "r2d2": ("catch", "--config.head-width=0"),
+    "sac": ("gymnasium/Pendulum-v1",),
+}
 KEYS = ("env_steps_per_s", "return", "updates_per_s")
 
 
@@ -63,8 +69,10 @@ def compare(
     show(f"medians of {options.turns} turns; in parentheses the least and the greatest ratio of a turn")
     show(f"{'agent':8s} {'':10s} {'steps/s':>9s} {'ratio':>7s} {'':>13s} {'return':>9s} {'updates/s':>9s}")
     for agent in options.agents:
-        commands = {ACMES: (THEIRS, [TASKS[agent], "--agent", agent])}
-        commands |= {launch: (f"{agent}.py", [TASKS[agent], "--launch", launch]) for launch in options.launch}
+        env, *flags = TASKS[agent]
+        flags = [env, *flags, timing.NO_EVALUATION]
+        commands = {ACMES: (THEIRS, [env, "--agent", agent])}
+        commands |= {launch: (f"{agent}.py", [*flags, "--launch", launch]) for launch in options.launch}
         turns = [{name: measure(*command) for name, command in commands.items()} for _ in range(options.turns)]
         for name in commands:
             show(f"{agent:8s} {name:10s} {_line(turns, name)}")
@@ -89,4 +97,3 @@ def main(options: Options) -> None:
 
 if __name__ == "__main__":
     main(tyro.cli(Options))
-    end_now(0)

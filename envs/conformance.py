@@ -69,7 +69,7 @@ def check(
     if isinstance(env, JaxEnv):
         check_pure(env)
         env = as_env(env)
-    check_spec(env.spec)
+    check_spec(env)
     _check_pickle(env)
     _check_batch(env, num_envs, seed)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -39,6 +40,19 @@ class DmEnv:
     make: Callable[..., dm_env.Environment]
     kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     workers: int = dataclasses.field(default=0, metadata=base.SPEED_ONLY)
+
+    def __post_init__(self) -> None:
+        if not callable(self.make):
+            raise ValueError(f"make is a {type(self.make).__name__}; it must be a class or function that makes one")
+        try:
+            signature = inspect.signature(self.make)
+        except ValueError:
+            return  # Some classes that aren't written in Python have none.
+        try:
+            signature.bind(seed=0, **self.kwargs)
+        except TypeError as error:
+            called = f"{self.make} is called with seed=… and kwargs {dict(self.kwargs)}"
+            raise ValueError(f"{called}: {error}; a function around it may leave out what it doesn't take") from error
 
     @functools.cached_property
     def spec(self) -> base.EnvSpec:

@@ -105,6 +105,7 @@ class Gymnasium:
         There are none where it can't be drawn, or is made by a callable that doesn't take them.
         """
         with contextlib.closing(self._made()) as env:
+            _require_seed(env)
             one = "single_" if self.vectorised else ""
             spec = spaces.env_spec(getattr(env, f"{one}observation_space"), getattr(env, f"{one}action_space"))
             is_drawn = DRAWN in env.metadata.get("render_modes", ()) and self._takes("render_mode")
@@ -176,6 +177,15 @@ def _quieten_mujoco() -> None:
         import mujoco
 
         mujoco.set_mju_user_warning(warn)
+
+
+def _require_seed(env: Any) -> None:
+    """Refuses an environment whose `reset` takes no seed, as those of OpenAI Gym before 0.26."""
+    try:
+        inspect.signature(env.reset).bind(seed=0)
+    except TypeError as error:
+        api = f"reset(seed=None, options=None), and step returns ({', '.join(RETURNED['step'])})"
+        raise ValueError(f"{type(env).__name__}.reset: {error}; by Gymnasium's API it is {api}") from error
 
 
 def _values(method: str, returned: Any) -> tuple[Any, ...]:

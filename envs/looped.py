@@ -14,6 +14,7 @@ import tree
 
 from boonta.envs import base
 from boonta.envs.actions import check_action
+from boonta.envs.spec_check import name_of
 
 
 class LoopedEnv(base.BatchedEnv):
@@ -66,10 +67,25 @@ class LoopedEnv(base.BatchedEnv):
                 *[step.observation for step in steps],
             )
         except (TypeError, ValueError) as error:
-            raise ValueError(f"the environment's observations are not as its spec says: {error}") from error
+            cause = _misfit(self.spec.observations, [step.observation for step in steps]) or error
+            raise ValueError(f"the environment's observations are not as its spec says: {cause}") from error
         self._last = step_type == base.LAST
         self._tracker.update(reward, first=step_type == base.FIRST, ended=self._last)
         return base.TimeStep(step_type, reward, discount, observation)
+
+
+def _misfit(wanted: Any, observations: Sequence[Any]) -> str:
+    """The first leaf whose shape isn't the spec's, and its slot; empty if there is none, or if nests differ."""
+    for slot, observation in enumerate(observations):
+        try:
+            leaves = tree.flatten_up_to(wanted, observation)
+        except (TypeError, ValueError):
+            return ""
+        for (path, spec), leaf in zip(tree.flatten_with_path(wanted), leaves):
+            if np.shape(leaf) != spec.shape:
+                found, must = list(np.shape(leaf)), list(spec.shape)
+                return f"{name_of(path)} of slot {slot} has the shape {found}; it must be {must}"
+    return ""
 
 
 def _number(reward: Any) -> Any:

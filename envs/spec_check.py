@@ -19,14 +19,15 @@ class ConformanceError(AssertionError):
         super().__init__(f"rule: {rule}; seen: {seen}{place}")
 
 
-def check_spec(spec: base.EnvSpec) -> None:
-    """Asserts that the spec consists of dm_env specs that agents support.
+def check_spec(env: base.Env) -> None:
+    """Asserts that an environment's spec consists of dm_env specs that agents support.
 
     Raises:
       ConformanceError: it doesn't.
     """
+    spec = getattr(env, "spec", None)  # Environments of Gymnasium have one of their own.
     if not isinstance(spec, base.EnvSpec):
-        raise ConformanceError("spec is an EnvSpec", repr(spec))
+        raise ConformanceError("spec is an EnvSpec", f"{spec!r}{adapter_of(env)}")
     for path, leaf in tree.flatten_with_path(spec.observations):
         if not isinstance(leaf, specs.Array):
             raise ConformanceError("observations is a nest of dm_env specs", f"{name_of(path)}: {leaf!r}")
@@ -60,6 +61,16 @@ def _check_board(view: base.BoardView, actions: specs.Array) -> None:
         raise ConformanceError(f"legal of a BoardView is bool [{actions.num_values}], one for each action", repr(legal))
     if not isinstance(player, specs.Array) or player.shape != () or player.dtype != np.int32:
         raise ConformanceError("player of a BoardView is an int32 scalar", repr(player))
+
+
+def adapter_of(env: object) -> str:
+    """The end of a message about what is no `Env`: the adapter that makes one of it; empty if none is known."""
+    kind = type(env).__name__
+    if hasattr(env, "observation_space"):
+        return f"; as one of Gymnasium's, return Gymnasium({kind}), of boonta.envs.gymnasium"
+    if hasattr(env, "observation_spec"):
+        return f"; as one of dm_env's, return DmEnv({kind}), of boonta.envs.dm_env"
+    return ""
 
 
 def name_of(path: tuple) -> str:

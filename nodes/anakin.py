@@ -214,8 +214,7 @@ class Anakin(Node):
                 self._updates += rounds * self._fused.program.updates
                 self._env_steps += rounds * self._fused.program.env_steps
             if rounds and self._lengths.evaluates(before, self._updates, self._env_steps):
-                key = jax.random.fold_in(self._fused.eval_key, self._updates)
-                evaluation = self._device.evaluate(self._state.learner, key)
+                evaluation = self._device.evaluate(self._state.learner, self._updates, self._fused.eval_key)
                 evaluated = self._device.copy(self._state.learner)
             return Pending(rounds, outcomes, reports, evaluation, evaluated, self._updates)
 

@@ -256,7 +256,8 @@ def test_ours_are_compared_with_acme_s_in_each_turn():
         return {"env_steps_per_s": float(next(rates)), "updates_per_s": 2.0}
 
     acme.compare(acme.Options(("impala",), ("local_mp", "sebulba"), turns=2), measure, lines.append)
-    ours = [("impala.py", "catch", "--launch", launch) for launch in ("local_mp", "sebulba")]
+    flags = *acme.TASKS["impala"], timing.NO_EVALUATION
+    ours = [("impala.py", *flags, "--launch", launch) for launch in ("local_mp", "sebulba")]
     assert measured == [(acme.THEIRS, "catch", "--agent", "impala"), *ours] * 2
     assert [line.split() for line in lines[2:]] == [
         ["impala", "Acme's", "150", "1.00", "(1.00-1.00)", "nan", "2.0"],

@@ -2,8 +2,9 @@
 
     ./run python benchmarks/peers/acme_agents.py catch --agent dqn --stop.seconds 120
 
-This is experimental, see `nodes/acme/aliases.py`. The hyper-parameters are those of Acme's configs but for what is
-named here: small networks, and a replay that is served as soon as the agent asks.
+This is experimental, see `nodes/acme/aliases.py`. An agent learns as much from each env step as ours with its preset
+for Catch or Pendulum and the flags in `benchmarks/acme.py`: the same network, batches, sequences and samples for each
+env step. What is named nowhere is as in Acme's configs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import dataclasses
 import functools
 from typing import Any, Literal, TypeAlias
 
+from boonta.agents import dqn as our_dqn
+from boonta.agents import impala as our_impala
+from boonta.agents import r2d2 as our_r2d2
 from boonta.envs.base import Env
 from boonta.envs.catch import Catch
 from boonta.nodes.acme import aliases
@@ -69,7 +73,17 @@ def _recurrent(spec: Spec, head: Any) -> tuple[Any, Any, Any]:
 
 def make_dqn(spec: Spec) -> dict[str, Any]:
     """DQN: double, prioritised, with n-step returns."""
-    config = dqn.DQNConfig(samples_per_insert=32.0, samples_per_insert_tolerance_rate=float("inf"))
+    ours = our_dqn.CATCH
+    config = dqn.DQNConfig(
+        learning_rate=ours.optimiser.learning_rate,
+        discount=ours.discount,
+        n_step=ours.bootstrap_length,
+        target_update_period=ours.target_period,
+        batch_size=ours.replay.batch_size,
+        max_replay_size=ours.replay.size,
+        samples_per_insert=ours.replay.samples_per_insert,
+        samples_per_insert_tolerance_rate=float("inf"),
+    )
 
     def q_values(observation: Any) -> jax.Array:
         return hk.nets.MLP([WIDTH, WIDTH, spec.actions.num_values])(_flat(observation, spec))
@@ -84,7 +98,14 @@ def make_dqn(spec: Spec) -> dict[str, Any]:
 
 def make_impala(spec: Spec) -> dict[str, Any]:
     """IMPALA with an LSTM."""
-    config = impala.IMPALAConfig(learning_rate=2e-3, samples_per_insert=None)  # See `_schedule` for the limiter.
+    ours = our_impala.CATCH
+    config = impala.IMPALAConfig(
+        learning_rate=ours.optimiser.learning_rate,
+        discount=ours.discount,
+        batch_size=ours.batch_size,
+        sequence_length=ours.unroll_length + 1,
+        samples_per_insert=None,  # See `_schedule` for the limiter.
+    )
 
     def head(x: jax.Array) -> Any:
         return hk.Linear(spec.actions.num_values, name="policy")(x), hk.Linear(1, name="value")(x)[..., 0]
@@ -109,22 +130,29 @@ def make_impala(spec: Spec) -> dict[str, Any]:
 
 
 def make_r2d2(spec: Spec) -> dict[str, Any]:
-    """R2D2, with sequences as long as a few episodes of Catch."""
+    """R2D2; a sequence has as many steps as ours, one step and those of the bootstrap behind its roots included."""
+    ours = our_r2d2.CATCH
     config = r2d2.R2D2Config(
-        burn_in_length=4,
-        trace_length=16,
-        sequence_period=10,
-        batch_size=32,
+        learning_rate=ours.optimiser.learning_rate,
+        discount=ours.discount,
+        bootstrap_n=ours.bootstrap_length,
+        burn_in_length=ours.burn_in,
+        trace_length=ours.roots + ours.bootstrap_length - 1,  # The config adds a step to it.
+        sequence_period=ours.period,
+        batch_size=ours.replay.batch_size,
         min_replay_size=1,
+        max_replay_size=ours.replay.size,
         num_epsilons=1,
-        target_update_period=100,
+        target_update_period=ours.target_period,
         samples_per_insert=0.0,
         num_parallel_calls=1,
     )
     head = lambda x: hk.Linear(spec.actions.num_values, name="q")(x)  # noqa: E731
     networks = r2d2.make_networks(spec, *_recurrent(spec, head), config.batch_size)
     builder, policy = r2d2.R2D2Builder(networks, config), r2d2.make_behavior_policy(networks, config)
-    rate = {"samples_per_insert": 4.0}
+    # The layout counts an item for each env step, and a sequence is inserted once in a period.
+    assert ours.replay.samples_per_insert is not None
+    rate = {"samples_per_insert": ours.replay.samples_per_insert / ours.period}
     return {"builder": builder, "networks": networks, "policy_network": policy} | _schedule(config) | rate
 
 

@@ -121,7 +121,7 @@ def _program(function: Callable, name: str, args: tuple) -> tuple[Any, Any]:
         except (*_IMPURE, TypeError, ValueError) as error:  # A shape may depend on a value, for example.
             refused = "is not a pure JAX program" if isinstance(error, _IMPURE) else "can't be traced"
             what = str(error).partition("\n")[0]
-            raise ValueError(f"{name} {refused}{_where(error)}: {what}") from error
+            raise ValueError(f"{name} {refused}{where(error)}: {what}") from error
         return _check_returned(out, name)
 
     return jax.make_jaxpr(returned, return_shape=True)(*args)
@@ -225,8 +225,8 @@ def _shape(leaf: Any) -> str:
     return f"{np.dtype(leaf.dtype)}{list(leaf.shape)}{weak}"
 
 
-def _where(error: Exception) -> str:
-    """Describes the innermost line of the traceback outside of JAX."""
+def where(error: Exception) -> str:
+    """The end of a message about an error: the innermost line of its traceback outside of JAX."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_JAX)]
     frame = frames[-1]
     return f" at {os.path.basename(frame.filename)}:{frame.lineno}, in {frame.name}, `{frame.line}`"

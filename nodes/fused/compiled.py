@@ -41,8 +41,9 @@ class Compiled:
         self._share = whole(fused.mesh)
         self._copy = jax.jit(lambda nest: jax.tree.map(jnp.copy, nest))
         ends = {"out_shardings": (jax.tree.map(lambda leaf: leaf.sharding, shapes), everywhere)}
+        version = _shape(jnp.int32(0), everywhere)
         if begins:
-            version, key = _shape(jnp.int32(0), everywhere), _shape(fused.run_key, everywhere)
+            key = _shape(fused.run_key, everywhere)
             self._init = self._compile("init", program.init, shapes.learner, version, key, **ends)
         if self._in_loop:
             number = _shape(jnp.int32(0), everywhere)
@@ -51,7 +52,8 @@ class Compiled:
             self._round = self._compile("round", program.round, shapes, donate_argnums=0, **ends)
         if evaluates:
             key = _shape(fused.eval_key, everywhere)
-            self._evaluate = self._compile("play", fused.evaluate, shapes.learner, key, out_shardings=everywhere)
+            played = shapes.learner, version, key
+            self._evaluate = self._compile("play", fused.evaluate, *played, out_shardings=everywhere)
 
     def init(self, learner: Nest, version: int, key: jax.Array) -> tuple[fusion.State, stage.Episodes]:
         """See `fusion.Fusion.init`."""
@@ -68,9 +70,9 @@ class Compiled:
             outcomes.append(outcome)
         return state, outcomes
 
-    def evaluate(self, learner: Nest, key: jax.Array) -> EvaluationResult:
+    def evaluate(self, learner: Nest, version: int, key: jax.Array) -> EvaluationResult:
         """Enqueues an evaluation."""
-        return self._evaluate(learner, self._put(key))
+        return self._evaluate(learner, self._put(jnp.int32(version)), self._put(key))
 
     def copy(self, learner: Nest) -> Nest:
         """Enqueues a copy of a learner state, since the next rounds take the state's memory."""

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from boonta.agents.base import Agent, Batch, Nest
-from boonta.envs.jax.purity import check_pure
+from boonta.agents.base import Agent, Batch, Nest, Slots
+from boonta.envs.jax.purity import check_pure, where
 from boonta.nodes.acting.local import evaluated_policy, step_shapes
 from boonta.nodes.acting.outputs import OutputError, shown
 from boonta.nodes.actor import NUM_ENVS
@@ -75,11 +75,11 @@ class FusedLearner(NamedTuple):
       mesh: the mesh of devices.
       in_loop: whether many rounds are one program; otherwise the host dispatches them one by one, because the update
         computes gradients of convolutions on CPU.
-      program: its `init` gets `run_key`.
+      program: its `init` gets the updates so far and `run_key`.
       begin: `() -> learner state`, before the first update.
       run_key: PRNG key of environments, policy and replay; one for each learner.
-      eval_key: PRNG key of evaluations.
-      evaluate: `(learner state, key) -> evaluation`.
+      eval_key: PRNG key of evaluations; one for each learner.
+      evaluate: `(learner state, updates so far, eval_key) -> evaluation`.
       place: `(shapes of the state) -> shardings`.
       place_learner: the sharding of the learner state.
       summarise: `(metrics, episodes, updates) -> scalars` that the monitor logs. It raises FloatingPointError if the
@@ -96,7 +96,7 @@ class FusedLearner(NamedTuple):
     begin: Callable[[], Nest]
     run_key: jax.Array
     eval_key: jax.Array
-    evaluate: Callable[[Nest, jax.Array], EvaluationResult]
+    evaluate: Callable[[Nest, jax.Array, jax.Array], EvaluationResult]
     place: Callable[[fusion.State], fusion.State]
     place_learner: NamedSharding
     summarise: Callable[[Metrics, stage.Episodes, int], dict[str, float]]
@@ -178,7 +178,7 @@ def one_learner(setup: Setup) -> FusedLearner:
         begin=lambda: agent.update.init(learner_key),
         run_key=run_key,
         eval_key=eval_key,
-        evaluate=lambda learner, key: EvaluationResult(play(setup, agent, learner, key), {}),
+        evaluate=lambda *evaluated: EvaluationResult(play(setup, agent, *evaluated), {}),
         place=lambda shapes: by_slot(shapes, mesh),
         place_learner=NamedSharding(mesh, PartitionSpec()),
         summarise=summarise,
@@ -195,8 +195,9 @@ def _require_numbers(nans: Mapping[str, jax.Array], metrics: Metrics, updates: i
         raise FloatingPointError(f"the environment's {leaves} is NaN, after {updates:,} updates; the loss is {loss:g}")
 
 
-def play(setup: Setup, agent: Agent, learner: Nest, key: jax.Array) -> dict[str, jax.Array]:
+def play(setup: Setup, agent: Agent, learner: Nest, version: jax.Array, key: jax.Array) -> dict[str, jax.Array]:
     """Plays an evaluation's episodes with the params of one learner; see `stage.play`."""
+    key = jax.random.fold_in(key, version)
     policy, params = evaluated_policy(agent, setup.deterministic), agent.update.params(learner)
     return stage.play(setup.env, policy, params, setup.eval_episodes, setup.eval_steps, key)
 
@@ -253,8 +254,9 @@ def check_fits(agent: Agent, env: Any) -> None:
 
     Raises:
       ValueError: the policy can't take the observations, its actions are not the environment's, or its step returns
-        what no policy does.
+        what no policy does; or another of the agent's parts fails, whatever the environment.
     """
+    _check_parts(agent)
     spec, name = env.spec, type(env).__name__
     remade = f"make the agent with the spec of this {name}"
     try:
@@ -264,8 +266,24 @@ def check_fits(agent: Agent, env: Any) -> None:
     except (AttributeError, TypeError, ValueError) as error:
         shapes = jax.tree.map(shown, spec.observations)
         raise ValueError(
-            f"the agent's policy can't take observations of {name}, {shapes} ({str(error).strip()}); {remade}"
+            f"the agent's policy can't take observations of {name}, {shapes} ({str(error).strip()}{where(error)}); "
+            f"{remade}, if it isn't"
         ) from error
     wanted = spec.actions
     if (action.shape, action.dtype) != (wanted.shape, wanted.dtype):
         raise ValueError(f"the agent's actions are {shown(action)}, those of {name} are {shown(wanted)}; {remade}")
+
+
+def _check_parts(agent: Agent) -> None:
+    """Traces what an agent does without an environment, so that its own mistakes aren't taken for those of the spec."""
+    part = "update.init"
+    try:
+        learner = jax.eval_shape(agent.update.init, jax.random.PRNGKey(0))
+        part = "update.params"
+        jax.eval_shape(agent.update.params, learner)
+        part = "policy.initial_state"
+        jax.eval_shape(lambda: agent.policy.initial_state(Slots(1)))
+    except jax.errors.JAXTypeError:
+        raise  # It says what is wrong, and where.
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"the agent's {part} fails{where(error)}: {type(error).__name__}: {error}") from error

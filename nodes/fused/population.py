@@ -60,7 +60,7 @@ def population(
     fields = [field for field in members[0] if field != "seed"]
     values = {field: jnp.array([member[field] for member in members], jnp.float32) for field in fields}
     keys = [streams(int(member["seed"])) for member in members]
-    learner_keys, run_keys, _ = jnp.stack(keys, axis=1)  # [members, 2] each
+    learner_keys, run_keys, eval_keys = jnp.stack(keys, axis=1)  # [members, 2] each
     in_loop = may_loop(setup, mesh)
     one = _Member(setup, make, config, in_loop)
     for field in fields:
@@ -72,11 +72,11 @@ def population(
         program=one.program(size),
         begin=lambda: jax.vmap(one.begin)(values, learner_keys),
         run_key=run_keys,
-        eval_key=streams(setup.seed)[2],
-        evaluate=lambda learner, key: jax.vmap(one.evaluate, in_axes=(0, None))(learner, key),  # The same episodes.
+        eval_key=eval_keys,
+        evaluate=jax.vmap(one.evaluate, in_axes=(0, None, 0)),
         place=lambda shapes: jax.tree.map(lambda _: spread, shapes),
         place_learner=spread,
-        summarise=lambda metrics, episodes, updates: _summarise(metrics, size, updates),
+        summarise=lambda metrics, episodes, updates: _summarise(metrics, [each["seed"] for each in members], updates),
         member_rows=lambda *evaluated: _rows(members, *evaluated),
         best=_Best(setup.agent, mesh),
         learners=size,
@@ -105,8 +105,9 @@ class _Member:
     def rounds(self, state: fusion.State, number: jax.Array) -> tuple[fusion.State, fusion.RoundResult]:
         return self._lift(lambda fused, alone: fused.rounds(alone, number), state)
 
-    def evaluate(self, member: Member, key: jax.Array) -> EvaluationResult:
-        return EvaluationResult(play(self._setup, self._agent(member.values), member.learner, key), member.values)
+    def evaluate(self, member: Member, version: jax.Array, key: jax.Array) -> EvaluationResult:
+        agent = self._agent(member.values)
+        return EvaluationResult(play(self._setup, agent, member.learner, version, key), member.values)
 
     def program(self, size: int) -> fusion.Fusion:
         """The program of `size` members; updates are counted for each member, all else over all."""
@@ -135,13 +136,24 @@ class _Member:
         return fusion.fuse(agent, setup.env, setup.num_envs, num_replayed=setup.num_replayed, unrolled=self._unrolled)
 
 
-def _summarise(metrics: Metrics, size: int, updates: int) -> dict[str, float]:
+def _summarise(metrics: Metrics, seeds: Sequence[float], updates: int) -> dict[str, float]:
     """Means over the members that have not diverged, and the number of those that have."""
-    sound = np.isfinite(_loss(metrics, size))
+    sound = np.isfinite(_loss(metrics, len(seeds)))
     _require_any(sound, updates)
-    # Members are evaluated on the same episodes: of these, the error of a mean over members is about that of one.
     means = {name: float(np.mean(values[sound], dtype=np.float64)) for name, values in metrics.items()}
-    return {**means, "diverged": float(np.sum(~sound)), "members": float(size)}
+    if "eval_return_se" in metrics:
+        means["eval_return_se"] = _error_of_mean(metrics["eval_return_se"][sound], np.asarray(seeds)[sound])
+    return {**means, "diverged": float(np.sum(~sound)), "members": float(len(seeds))}
+
+
+def _error_of_mean(errors: np.ndarray, seeds: np.ndarray) -> float:
+    """The standard error of a mean over members, from each one's.
+
+    Members of one seed are evaluated on the same episodes, so that their errors add up; those of several seeds are
+    independent.
+    """
+    of_seed = np.bincount(np.unique(seeds, return_inverse=True)[1], errors)
+    return float(np.linalg.norm(of_seed) / len(errors))
 
 
 def _rows(
@@ -210,7 +222,7 @@ def _require_traced(one: _Member, name: str, field: str, evaluates: bool) -> Non
     def trace(value: jax.Array) -> Any:
         key = jax.random.PRNGKey(0)
         state, _ = one.init(one.begin({field: value}, key), jnp.int32(0), key)
-        evaluation = one.evaluate(state.learner, key).metrics if evaluates else ()
+        evaluation = one.evaluate(state.learner, jnp.int32(0), key).metrics if evaluates else ()
         state, _ = one.round(state)
         return state._replace(learner=state.learner.learner), evaluation  # The value itself is left out.
 

@@ -28,7 +28,8 @@ def command_of(arguments: list[str]) -> list[str]:
     known = programs()
     file = pathlib.Path(name) if name.endswith(".py") else known.get(name.replace("-", "_"))
     if file is None:
-        raise BadInput(f"program {name!r} is unknown: {suggest(name, known)} Or give the path of a file of your own.")
+        own = f"{name}.py" if pathlib.Path(f"{name}.py").exists() else "the path of a file of your own"
+        raise BadInput(f"program {name!r} is unknown: {suggest(name, known)} Or give {own}.")
     return [sys.executable, str(file), *rest]
 
 

@@ -72,8 +72,9 @@ def construct(program: Program, group: Group, i: int, served: Mapping[str, Any])
     """Constructs a node. It only stores and checks its arguments; `start` does the rest in the node's own process.
 
     Raises:
-      ValueError: the node refuses a setting, or has none with that name.
+      ValueError: the node refuses a setting, or has none with that name; or its class is no whole node.
     """
+    _require_whole(group)
     arguments = node_arguments(program, group, i, served)
     accepted = parameters(group.node)
     unknown = [name for name in group.settings if name not in accepted]
@@ -81,9 +82,28 @@ def construct(program: Program, group: Group, i: int, served: Mapping[str, Any])
         raise ValueError(
             f"{group.label}: {group.node.__name__} takes no setting {unknown[0]!r}; it takes {sorted(accepted)}"
         )
+    for name, parameter in accepted.items():
+        takes_rest = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if name not in ("self", *arguments) and parameter.default is parameter.empty and not takes_rest:
+            raise ValueError(
+                f"{group.label}: {group.node.__name__} asks for {name!r}, which its group doesn't set and nodes aren't "
+                "given; they get agent, env, spec, seed, stop, folder, monitor, variables, replay and others, see "
+                "node_arguments in programs/wiring/construction.py"
+            )
     node = group.node(**arguments)
+    if "stopwatch" not in vars(node):
+        raise ValueError(f"{group.label}: __init__ of {group.node.__name__} must call super().__init__(name, monitor)")
     node.limit_s = limit_of(program, group)
     return node
+
+
+def _require_whole(group: Group) -> None:
+    """Raises ValueError for a class that has no work to do, or can't be named."""
+    node = group.node
+    if node.step is Node.step and node.tasks is Node.tasks and node.run is Node.run:
+        raise ValueError(f"{group.label}: {node.__name__} has neither a step() nor tasks of its own")
+    if "name" not in parameters(node):
+        raise ValueError(f"{group.label}: the first argument of {node.__name__}'s constructor must be its name")
 
 
 def limit_of(program: Program, group: Group) -> float:

@@ -14,9 +14,9 @@ import numpy as np
 import tyro
 
 from boonta.envs.base import Env, EnvSpec, suggest
-from boonta.envs.conformance import ConformanceError, check_spec
 from boonta.envs.jax.base import Batched, JaxEnv, as_env
 from boonta.envs.names import named
+from boonta.envs.spec_check import ConformanceError, adapter_of, check_spec
 from boonta.programs.wiring.command_line.integers import INTEGERS
 from boonta.programs.wiring.run import BadInput
 
@@ -77,9 +77,10 @@ def make_env(name: str, arguments: Sequence[str] = ()) -> Env:
         return _own(name)
     family_name, slash, game = name.partition("/")
     if family_name not in FAMILIES:
+        module, dot, own = name.rpartition(".")
         raise BadInput(
             f"environment {name!r} is unknown: {suggest(family_name, FAMILIES)} Examples: {', '.join(EXAMPLES)}, or "
-            "package.module:name for one of your own"
+            f"{f'{module}:{own}' if dot else 'package.module:name'} for one of your own"
         )
     family = FAMILIES[family_name]
     if family.has_games != bool(game):
@@ -117,13 +118,11 @@ def _own(name: str) -> Env:
     env = _as_env(found)
     if not hasattr(env, "spec") or not callable(env):
         kind = type(env).__name__
-        gym = f"; as one of Gymnasium's, return Gymnasium({kind}), of boonta.envs.gymnasium"
         raise BadInput(
-            f"environment {name!r} is a {kind}, not an Env: it needs a spec and (num_envs, seed)"
-            f"{gym if hasattr(env, 'observation_space') else ''}"
+            f"environment {name!r} is a {kind}, not an Env: it needs a spec and (num_envs, seed){adapter_of(env)}"
         )
     try:
-        check_spec(env.spec)
+        check_spec(env)
     except ConformanceError as error:
         raise BadInput(f"environment {name!r} has a spec that agents can't take: {error}") from error
     return env

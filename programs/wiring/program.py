@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from boonta.agents.base import Agent, Table
+from boonta.agents.base import Agent, Policy, Table, Update
 from boonta.envs.base import Env
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
@@ -89,7 +89,14 @@ def group(
       gpus: GPUs of each node, or a share of one, see `Group`.
       settings: arguments of the class's constructor; one that is None is left to the class's own default. An odd
         `num_envs` is stepped by one thread, since two that alternate have as many each.
+
+    Raises:
+      ValueError: `node` is no class of nodes.
     """
+    if not (inspect.isclass(node) and issubclass(node, Node)):
+        raise ValueError(
+            f"group() is given {node!r}; it takes a class derived from boonta.nodes.base.Node, and its settings by name"
+        )
     chosen = {name: value for name, value in settings.items() if value is not None}
     if chosen.get("num_envs", 0) % 2 and "threads" in parameters(node):
         chosen.setdefault("threads", 1)
@@ -118,7 +125,9 @@ class Program:
     inner: Inner | None = None
 
     def __post_init__(self) -> None:
-        if self.agent is not None:
+        if strange := [each for each in self.groups if not isinstance(each, Group)]:
+            raise ValueError(f"{self.name}: groups has {strange[0]!r}; each must be made by group(...)")
+        if self.agent is not None or any(_needs(each.node, "agent") for each in self.groups):
             self._require_agent()
         object.__setattr__(self, "groups", tuple(map(self._numbered, self.groups)))
         labels = [group.label for group in self.groups]
@@ -135,9 +144,15 @@ class Program:
     def _require_agent(self) -> None:
         """Raises ValueError if the agent, or one of its tables, is something else."""
         if not isinstance(self.agent, Agent):
-            raise ValueError(
-                f"{self.name}: the agent is a {type(self.agent).__name__}; it must be an agents.base.Agent"
-            )
+            found = "None; does make() return it" if self.agent is None else f"a {type(self.agent).__name__}"
+            raise ValueError(f"{self.name}: the agent is {found}; it must be an agents.base.Agent")
+        for part, kind in {"policy": Policy, "eval_policy": Policy, "update": Update}.items():
+            found = getattr(self.agent, part)
+            if not isinstance(found, kind):
+                raise ValueError(
+                    f"{self.name}: the agent's {part} is a {type(found).__name__}; it must be an "
+                    f"agents.base.{kind.__name__}"
+                )
         tables = self.agent.tables
         if not isinstance(tables, tuple | list) or not all(isinstance(each, Table) for each in tables):
             raise ValueError(f"{self.name}: the agent's tables are {tables!r}; they must be a tuple of Table")
@@ -200,6 +215,12 @@ def parameters(node: type[Node]) -> dict[str, inspect.Parameter]:
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own.values()):
             break
     return found
+
+
+def _needs(node: type[Node], name: str) -> bool:
+    """Whether a node's constructor has a parameter of this name without a default."""
+    parameter = parameters(node).get(name)
+    return parameter is not None and parameter.default is parameter.empty
 
 
 ProgramFunction = Callable[..., Program]  # `(run, **settings) -> program`

@@ -56,6 +56,24 @@ class Paid(Corridor):
         return specs.Array((2,), np.float32)
 
 
+class Seedless(Corridor):
+    def __init__(self):
+        super().__init__(0)
+
+
+@pytest.mark.parametrize(
+    ("make", "kwargs", "message"),
+    [
+        (Seedless, {}, "Seedless'> is called with seed=… and kwargs {}: .*'seed'; a function around it may leave out"),
+        (Corridor, {"rewards": 1.0}, "kwargs {'rewards': 1.0}: .*'rewards'"),
+        (Seedless(), {}, "make is a Seedless; it must be a class or function that makes one"),
+    ],
+)
+def test_what_can_not_make_an_environment_is_refused_at_once(make, kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        DmEnv(make, kwargs)
+
+
 @pytest.mark.parametrize("env", [DmEnv(Corridor, {"reward": 2.0}), DmEnv(Torque)], ids=str)
 def test_conforms(env):
     conformance.check(env)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from boonta.envs import conformance
 from boonta.envs import gymnasium as gym
 
 BIT = spaces.Discrete(2)
@@ -46,6 +47,23 @@ def test_what_a_method_returns_is_refused_by_its_name(changed, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         env.reset()
         env.step(np.zeros(1, np.int32))
+
+
+def test_an_environment_of_another_interface_is_refused_with_its_adapter():
+    with pytest.raises(conformance.ConformanceError, match="an EnvSpec; seen: .*; as one of Gymnasium's, return"):
+        conformance.check(gymnasium.make("CartPole-v1"))
+
+
+class Old(gymnasium.Env):
+    observation_space = action_space = BIT
+
+    def reset(self):
+        return 0
+
+
+def test_an_environment_whose_reset_takes_no_seed_is_refused_with_its_spec():
+    with pytest.raises(ValueError, match=r"Old.reset: .*'seed'; by Gymnasium's API it is reset\(seed=None, op"):
+        _ = gym.Gymnasium(Old).spec
 
 
 def test_arguments_that_the_callable_lacks_or_does_not_take_are_refused_at_once():

@@ -54,6 +54,18 @@ def test_looped_env_resets_each_slot_after_its_own_last():
     assert env.episodes() == []
 
 
+class Growing(Countdown):
+    def _observation(self):
+        return {"left": np.float64(self.left), "board": np.full((self.start - self.left + 2,), self.left)}
+
+
+def test_an_observation_of_another_shape_is_named_with_its_slot():
+    env = LoopedEnv([Countdown(3), Growing(3)], SPEC)
+    env.reset()
+    with pytest.raises(ValueError, match=r"as its spec says: board of slot 1 has the shape \[3\]; it must be \[2\]"):
+        env.step(np.array([0, 0]))
+
+
 def test_looped_env_takes_the_dtypes_of_its_spec():
     step = LoopedEnv([Countdown(3)], SPEC).reset()
     assert step.observation["left"].dtype == np.float32

@@ -22,9 +22,9 @@ def test_the_very_state_that_was_evaluated_best_is_kept(tmp_path, monkeypatch):
     anakin.start()
     evaluate, seen = anakin._device.evaluate, {}
 
-    def scripted(learner, key):
+    def scripted(learner, version, key):
         seen[anakin._updates] = np.array(learner.weights["linear"]["w"])
-        evaluation = evaluate(learner, key)
+        evaluation = evaluate(learner, version, key)
         result = {"eval_return": jnp.float32(returns.get(anakin._updates, 0.0))}
         return evaluation._replace(metrics=evaluation.metrics | result)
 
@@ -60,9 +60,9 @@ def test_it_evaluates_early_at_intervals_and_the_last_params(tmp_path, monkeypat
     anakin.start()
     evaluate, seen = anakin._device.evaluate, []
 
-    def spy(learner, key):
+    def spy(learner, version, key):
         seen.append(anakin._updates)
-        return evaluate(learner, key)
+        return evaluate(learner, version, key)
 
     monkeypatch.setattr(anakin._device, "evaluate", spy)
     measure, measured = anakin.measure, []

@@ -19,6 +19,7 @@ from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
 from boonta.tests.helpers import nim_program
 from boonta.tests.helpers.deadline import DEADLINE_S
+from boonta.tests.helpers.examples import python_blocks
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 ROOT = pathlib.Path(__file__).parents[3]
@@ -76,6 +77,14 @@ def test_a_run_is_evaluated_once(folder, capsys):
     assert capsys.readouterr().out.endswith(": 0.00 ± 0.00 over 7 episodes, sampled, 7 cut after 2 steps\n")
     again, other, cut = (found for found in evaluations.read(folder / "run")[0][1:])
     assert list(again.returns) == line["returns"] and other.seed == 4 and cut.returns == (0.0,) * 7
+
+
+def test_the_code_of_the_guide_plays_a_runs_params(finished):
+    (block,) = python_blocks(ROOT / "docs" / "pages" / "guides" / "runs.md")
+    names: dict = {}
+    exec(block, names)
+    returns = names["returns_of"](finished, 6)
+    assert len(returns) >= 6 and set(returns) <= {-1.0, 1.0}
 
 
 def test_what_was_played_is_told_though_it_cannot_be_kept(folder, capsys):

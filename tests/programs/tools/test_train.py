@@ -43,6 +43,8 @@ def test_unknown_names_get_near_ones(tmp_path):
         command_of(["muzer"])
     done = boonta("train", "impale", cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.startswith("error: program 'impale' is unknown: did you mean 'impala")
+    (tmp_path / "impale.py").touch()
+    assert boonta("train", "impale", cwd=tmp_path).stderr.endswith(" Or give impale.py.\n")
     assert boonta("train", cwd=tmp_path).returncode == 2
 
 

@@ -64,7 +64,7 @@ def test_a_twin_in_jax_has_the_name_of_the_world_that_it_is():
 
 
 def test_an_environment_of_the_users_own_has_the_name_of_what_makes_it():
-    assert environments.name_of(DmEnv(OneSlot)) == "boonta.envs.one_slot-OneSlot"
+    assert environments.name_of(DmEnv(OneSlot, {"env": Catch()})) == "boonta.envs.one_slot-OneSlot"
     assert environments.name_of(Gymnasium(Bare)).endswith("test_environments-Bare")
 
 
@@ -136,6 +136,8 @@ class Bare(gymnasium.Env):
         ("nowhere:Env", "module 'nowhere' can't be imported"),
         ("boonta.envs.catch:Catsh", "module 'boonta.envs.catch' has no 'Catsh': did you mean 'Catch'.?"),
         ("boonta.envs.base:FIRST", "is a int, not an Env"),
+        ("my_games.hunt", r"environment 'my_games.hunt' is unknown: .*, or my_games:hunt for one of your own"),
+        ("boonta.tests.envs.test_dm_env:Seedless", "is a Seedless, .*; as one of dm_env's, return DmEnv.Seedless., of"),
         (f"{__name__}:Bare", "is a Bare, not an Env: .*; as one of Gymnasium's, return Gymnasium.Bare., of"),
     ],
 )

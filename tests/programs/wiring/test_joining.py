@@ -11,6 +11,7 @@ from boonta.agents import muzero, ppo
 from boonta.agents.base import Slots
 from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
+from boonta.nodes.base import Node
 from boonta.nodes.learner import Learner
 from boonta.programs.wiring import joining
 from boonta.programs.wiring.construction import construct, node_arguments
@@ -80,7 +81,8 @@ class Watcher(Actor):
     """An actor of the user's own, which takes its slots alone."""
 
     def __init__(self, name, slots):
-        self.name, self.slots = name, slots
+        Node.__init__(self, name)
+        self.slots = slots
 
 
 def test_an_actor_that_takes_slots_and_no_number_of_them_can_join(tmp_path):

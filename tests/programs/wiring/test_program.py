@@ -10,9 +10,11 @@ import pytest
 from boonta.agents import muzero
 from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
+from boonta.nodes.base import Node
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor
+from boonta.nodes.periodic import Periodic
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.variables import VariableServer
 from boonta.programs.impala import impala
@@ -50,12 +52,55 @@ def test_a_table_that_nobody_fills_is_refused(tmp_path):
     [
         (tuple, "mine: the agent is a tuple; it must be an agents.base.Agent"),
         (lambda agent: agent._replace(tables=agent.tables[0]), "the agent's tables are Table(name='trajectories', "),
+        (lambda agent: None, "mine: the agent is None; does make() return it; it must be an agents.base.Agent"),
+        (lambda agent: agent._replace(policy=len), "the agent's policy is a builtin_function_or_method; it must be "),
+        (lambda agent: agent._replace(update=agent.update.step), "the agent's update is a function; it must be an "),
     ],
 )
 def test_what_is_no_agent_is_refused(tmp_path, change, message):
     agent = muzero.make(muzero.CATCH, Catch().spec)
     with pytest.raises(ValueError, match=re.escape(message)):
         Program("mine", Run(workdir=str(tmp_path)), change(agent), Catch(), [group(Learner)])
+
+
+class Idle(Node):
+    pass
+
+
+class Nameless(Periodic):
+    def __init__(self, monitor=None):
+        super().__init__("mine", monitor)
+
+
+class Unmade(Periodic):
+    def __init__(self, name: str):
+        self.name = name
+
+
+class Asking(Periodic):
+    def __init__(self, name: str, learner):
+        super().__init__(name)
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (Idle, "idle: Idle has neither a step() nor tasks of its own"),
+        (Nameless, "nameless: the first argument of Nameless's constructor must be its name"),
+        (Unmade, "unmade: __init__ of Unmade must call super().__init__(name, monitor)"),
+        (Asking, "asking: Asking asks for 'learner', which its group doesn't set and nodes aren't given"),
+    ],
+)
+def test_a_class_that_is_no_whole_node_is_refused_before_the_launch(tmp_path, node, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_nodes(program_of(tmp_path, group(node)))
+
+
+def test_only_groups_of_nodes_make_a_program(tmp_path):
+    with pytest.raises(ValueError, match="is given <class 'dict'>; it takes a class derived from boonta.nodes.base"):
+        group(dict)
+    with pytest.raises(ValueError, match="c: groups has <class .*Idle'>; each must be made by group"):
+        program_of(tmp_path, Idle)
 
 
 def test_two_groups_of_one_label_are_refused(tmp_path):
