@@ -148,7 +148,7 @@ def measure(agent: Agent, env: JaxEnv, num_envs: int, devices: int, seconds: flo
         number *= 2
         state, elapsed = timed(program, state, number)
     number = max(1, round(number * seconds / elapsed))
-    with timing.gpu_busy() as busy:
+    with timing.gpu_busy(jax.local_devices()[:devices]) as busy:
         state, elapsed = timed(program, state, number)
     return Measured(fused.program.env_steps * number / elapsed, program.seconds, busy)
 

@@ -28,6 +28,7 @@ import numpy as np
 import psutil
 import tyro
 
+from boonta.benchmarks.timing import cpu_s, median_s
 from boonta.nodes.rpc import encoding, keys
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.server import Server
@@ -87,23 +88,6 @@ def figures(way: str, calls: int) -> dict[str, float]:
             elapsed_s, used_s = time.perf_counter() - start, cpu_s(*both) - before
     values = (small * 1e6, step * 1e6, large * 1e3, 2 * calls / elapsed_s, used_s / (2 * calls) * 1e6)
     return dict(zip(ROWS, values))
-
-
-def median_s(work: Callable[[], Any], number: int) -> float:
-    """The median time of a call, in seconds, after some to warm up."""
-    for _ in range(number // 10 + 3):
-        work()
-    seconds = []
-    for _ in range(number):
-        start = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
-
-
-def cpu_s(*processes: psutil.Process) -> float:
-    """The time that processors have spent on these processes, in seconds."""
-    return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
 @contextlib.contextmanager

@@ -57,7 +57,8 @@ class Options:
     Attributes:
       names: the environments.
       slots: numbers of slots of a batch.
-      workers: numbers of processes, see `boonta.envs.processes`; 0 is none but this one.
+      workers: numbers of processes, see `boonta.envs.processes`; 0 is none but this one. Those that don't divide the
+        slots are left out, since fewer would step them.
       seconds: time of one measurement.
       turns: how often everything is measured, in turns.
     """
@@ -95,7 +96,7 @@ def main(options: Options) -> None:
         for name, by_workers in envs.items():
             for slots in options.slots:
                 for workers, env in by_workers.items():
-                    if workers <= slots:  # More would be the same as one for each slot.
+                    if not workers or slots % workers == 0:
                         found.setdefault((name, slots, workers), []).append(rate(env, slots, options.seconds))
     print(f"{'':30s}{'slots':>6s}" + "".join(f"{f'workers {workers}':>28s}" for workers in options.workers))
     for name in options.names:

@@ -11,13 +11,13 @@ is four frames.
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import tyro
 
 from boonta.agents import impala
 from boonta.agents.base import Agent
-from boonta.agents.groups import Torso
+from boonta.agents.config import replaced
 from boonta.benchmarks import parts, sebulba, timing
 from boonta.envs.atari import Atari
 from boonta.nodes.hosts.placement import Placement
@@ -52,18 +52,21 @@ class Options:
         return Atari(self.game)
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """What differs from the program's preset, by the name of the field."""
+        return {"torso.kind": self.network, "batch_size": self.batch_size, "queue_size": self.batch_size}
+
+    @property
     def agent(self) -> Agent:
-        config = impala.Config(Torso(self.network), batch_size=self.batch_size, queue_size=self.batch_size)
-        return impala.make(config, self.env.spec)
+        return impala.make(replaced(impala.ATARI, self.settings), self.env.spec)
 
 
 def main(options: Options) -> None:
     """Measures one part, or all parts and the whole, and prints the table."""
     if options.part is not None:
         timing.answer(rate(options.part, options))
-    config = {"torso.kind": options.network, "batch-size": options.batch_size, "queue-size": options.batch_size}
     flags = [f"--game={options.game}", f"--num-envs={options.num_envs}"]
-    flags += [f"--config.{name}={value}" for name, value in config.items()]
+    flags += timing.as_flags({f"config.{name}": value for name, value in options.settings.items()})
     turns = []
     for _ in range(options.turns):
         rates = {part: timing.in_process(__file__, options, part) for part in ("env", "act", "learn", "reverb", "pipe")}

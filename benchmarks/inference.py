@@ -2,12 +2,8 @@
 
     ./run python benchmarks/inference.py
 
-Central inference removes the agent, JAX and TensorFlow from the actors and makes larger batches, but each step of a
-group of environments waits for an answer from another process.
-
-On Pong, an actor with central inference takes 89 MB: the interpreter with numpy and Launchpad, and the Arcade Learning
-Environment. An actor with local inference also loads JAX (128 MB), the agent's libraries, and the programs that XLA
-compiles (31 MB); with central inference only the inference node loads these.
+Central inference removes the agent and JAX from the actors and makes larger batches, but each step of a group of
+environments waits for an answer from another process.
 
 Rates depend on the number of cores left for the learner, so compare only rates of the same run.
 """
@@ -55,7 +51,8 @@ def main(options: Options) -> None:
     for name in dict.fromkeys(name for way in reversed(PROGRAMS) for name in turns[0][way]):
         cells = [_cell([turn[way][name] for turn in turns if name in turn[way]], ",.1f") for way in PROGRAMS]
         pairs = [(turn["local"].get(name), turn["central"].get(name)) for turn in turns]
-        ratio = _cell([central / local for local, central in pairs if local and central], ".2f")
+        both = list(zip(*(pair for pair in pairs if all(pair))))
+        ratio = timing.ratios(both[1], both[0]) if both else ""
         print(f"{name:32s} {cells[0]:>26s} {cells[1]:>26s} {ratio:>18s}")
 
 

@@ -10,7 +10,8 @@ machine; the processor time by step, fetch and heartbeat says what each part cos
 checks that every sequence arrives once, whole and in order; the last turn has a slow one, so that the actors have to
 wait. At last, a large table is saved and restored.
 
-The calculation for a pod takes those processor times from the last table in benchmarks/README.md, and published speeds.
+The calculation for a pod takes those processor times from the table "200 actors" under "Load" in benchmarks/README.md,
+and published speeds.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Options:
     """Options of the benchmark.
 
     Attributes:
-      actors: numbers of actors; above 8 a multiple of it.
+      actors: numbers of actors, 1 to 8 or a multiple of 8.
       servers: numbers of replay servers, and of variable servers; each number of actors has a turn with each.
       seconds: time to measure each turn, after a minute for its start.
       gigabytes: size of the large table; 0 leaves it out.
@@ -61,6 +62,9 @@ class Options:
 
 def main(options: Options) -> None:
     """Measures all turns, one after the other, and prints their figures."""
+    for actors in options.actors:
+        if actors < 1 or (actors > PROCESSES and actors % PROCESSES):
+            raise SystemExit(f"--actors {actors}: it must be 1 to {PROCESSES}, or a multiple of {PROCESSES}")
     turns = [(actors, servers, 0.0) for actors in options.actors for servers in options.servers]
     turns += [(*turns[-1][:2], SLOW_S)] if turns else []
     found = {}

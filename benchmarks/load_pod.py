@@ -30,7 +30,7 @@ NIC_BYTES_S, NIC = 23e9 / 8, "c3-standard-22, 23 Gbit/s"
 
 
 class Measured(NamedTuple):
-    """Microseconds of processor time, from the column "200 on 1" of the last table in benchmarks/README.md.
+    """Microseconds of processor time, from the column "200 on 1" under "Load" in benchmarks/README.md.
 
     Attributes:
       actor_us, replay_us, consumer_us: by env step: writing, keeping, reading.

@@ -53,6 +53,12 @@ def origins(observation: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(observation.reshape(*observation.shape[:-2], -1)[..., :12]).view(np.int32)
 
 
+def torn(rows: np.ndarray) -> int:
+    """How many sequences of a batch aren't consecutive steps of one slot, by their origins [T, B, 3]."""
+    mixed = np.any(rows[:, :, :2] != rows[:1, :, :2], axis=(0, 2))
+    return int(np.sum(mixed | np.any(np.diff(rows[:, :, 2], axis=0) != 1, axis=0)))
+
+
 class Metered(Node):
     """A node that counts the processor time of its process, in seconds."""
 
@@ -168,12 +174,11 @@ class Consumer(Metered):
         batch, _ = self.wait_for("data", self._dataset.next)
         with self.stopwatch("checking"):
             rows = origins(np.asarray(batch.steps.observation))  # [T, B, 3]
-            torn = np.any(rows[:, :, :2] != rows[:1, :, :2]) or np.any(np.diff(rows[:, :, 2], axis=0) != 1)
             lost = 0
             for actor, slot, t in rows[0]:
                 lost += self._next.get((actor, slot), 0) != t
                 self._next[actor, slot] = t + TABLE.period
-        self.count(updates=1, sequences=rows.shape[1], lost=lost, torn=float(torn))
+        self.count(updates=1, sequences=rows.shape[1], lost=lost, torn=torn(rows))
         self.sleep(self._rest_s)
 
     def _publish(self) -> None:

@@ -15,7 +15,6 @@ machine that becomes slower or faster favours none of them.
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from typing import Literal
 
 import tyro
@@ -89,7 +88,7 @@ def main(options: Options) -> None:
 
 
 def compare(options: Options) -> None:
-    """Runs the whole program with each cadence, in turns, and prints medians with their ratio to the first."""
+    """Runs the whole program with each cadence, in turns, and prints medians, and the ratios to the first by turn."""
     cadences = options.cadences.split(",")
     turns: dict[str, list[dict[str, float]]] = {cadence: [] for cadence in cadences}
     for _ in range(options.turns):
@@ -98,15 +97,15 @@ def compare(options: Options) -> None:
             turns[cadence].append(options.whole(*(f"{flag}={number}" for flag, number in chosen)))
     print(f"medians of {options.turns} turns, from the least to the greatest; share: of the learner's thread")
     print("a cadence is: " + "/".join(flag.removeprefix("--") for flag in CADENCE))
-    head = f"{'cadence':>12s} {'steps/s':>23s} {'ratio':>6s} {'updates/s':>9s}"
+    head = f"{'cadence':>12s} {'steps/s':>23s} {'ratio':>18s} {'updates/s':>9s}"
     print(f"{head} {'updating':>8s} {'publishing':>10s} {'lag':>6s}")
-    reference = statistics.median(row["env_steps_per_s"] for row in turns[cadences[0]])
+    rates = {cadence: [row["env_steps_per_s"] for row in rows] for cadence, rows in turns.items()}
     for cadence, rows in turns.items():
-        rates = [row["env_steps_per_s"] for row in rows]
-        middle = {name: statistics.median(row.get(name, 0.0) for row in rows) for name in rows[0]}
+        middle = timing.medians(rows)
         shares = (middle.get(f"share/learner/{activity}", 0.0) for activity in ("updating", "publishing"))
         print(
-            f"{cadence:>12s} {timing.spread(rates, ',.0f'):>23s} {statistics.median(rates) / reference:6.2f} "
+            f"{cadence:>12s} {timing.spread(rates[cadence], ',.0f'):>23s} "
+            f"{timing.ratios(rates[cadence], rates[cadences[0]]):>18s} "
             f"{middle['updates_per_s']:9.1f} {next(shares):8.0%} {next(shares):10.0%} {middle['policy_lag']:6.1f}"
         )
 

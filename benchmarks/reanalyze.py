@@ -4,9 +4,10 @@
     ./run python benchmarks/reanalyze.py --out curves.png --workdir runs/breakout --seeds 2 --eval-return None \\
         --plain "muzero.py minatar/breakout --env.minimal-actions --stop.env-steps 300000" \\
         --reanalyze "reanalyze.py minatar/breakout --env.minimal-actions --stop.env-steps 150000"
+    ./run python benchmarks/reanalyze.py --out curves.png --workdir runs/few --flags="--num-envs 8"
 
 It runs whole programs one after the other and keeps their folders. Finished runs are only read, so an interrupted
-comparison continues where it stopped.
+comparison continues where it stopped; it must have the same options.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Options:
       workdir: the folder with a folder for each run.
       plain: the program without reanalyze, and its arguments.
       reanalyze: the program with reanalyze, and its arguments.
-      flags: flags of both programs.
+      flags: flags of both programs; as they begin with a dash, they follow `--flags=` without a space.
       seeds: number of runs of each program.
       eval_return: the evaluation return that ends a run, and whose env steps are compared. With None, the return to
         reach is that of the plain run at its end, a mean over the last hundred training episodes; the programs'
@@ -79,12 +80,20 @@ def main(options: Options) -> None:
 
 
 def run(folder: pathlib.Path, program: list[str], seed: int, options: Options) -> list[dict[str, float]]:
-    """Returns the metrics of a run, which it runs first unless the run's folder has them."""
-    if not (folder / "done").exists():
-        stop = [] if options.eval_return is None else [f"--stop.eval-return={options.eval_return}"]
-        flags = [*program[1:], *shlex.split(options.flags), f"--workdir={folder}", f"--seed={seed}", *stop]
-        subprocess.run([sys.executable, str(ROOT / "programs" / program[0]), *flags], check=True, stdout=sys.stderr)
-        (folder / "done").touch()
+    """Returns the metrics of a run, which it runs first unless the run's folder has them.
+
+    Raises:
+      SystemExit: the folder has those of a run with another command.
+    """
+    stop = [] if options.eval_return is None else [f"--stop.eval-return={options.eval_return}"]
+    command = [*program, *shlex.split(options.flags), f"--seed={seed}", *stop]
+    done, asked = folder / "done", shlex.join(command)
+    if not done.exists():
+        file = str(ROOT / "programs" / command[0])
+        subprocess.run([sys.executable, file, *command[1:], f"--workdir={folder}"], check=True, stdout=sys.stderr)
+        done.write_text(asked)
+    elif (ran := done.read_text()) != asked:
+        raise SystemExit(f"{folder} has a run of {ran or 'an unknown command'!r}, not of {asked!r}: give --workdir")
     return figures(folder)
 
 

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import multiprocessing
 import pathlib
 import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,9 +24,10 @@ import psutil
 import tyro
 
 from boonta.agents import dqn
-from boonta.agents.base import Agent, Steps
+from boonta.agents.base import Agent
 from boonta.agents.config import replaced
 from boonta.benchmarks import parts
+from boonta.benchmarks.replay_server import served
 from boonta.benchmarks.timing import per_second
 from boonta.envs.atari import Atari
 from boonta.envs.base import EnvSpec
@@ -114,7 +113,10 @@ def measure(agent: Agent, spec: EnvSpec, shown: list[Any], options: Options) -> 
     like = step_shapes(agent, spec)
     zeros = parts.zeros(agent, spec, (options.num_envs,))
     node = Node("benchmark")
-    with tempfile.TemporaryDirectory() as folder, served(agent, spec, folder) as (port, process), Proxy(port) as proxy:
+    with contextlib.ExitStack() as ends:
+        folder = ends.enter_context(tempfile.TemporaryDirectory())
+        port, process = ends.enter_context(served([table], like, folder))
+        proxy = ends.enter_context(Proxy(port))
         before = process.memory_info().rss
         stream = writer.ReverbWriter(Client(f"localhost:{proxy.port}"), [table], options.num_envs, node.wait_for)
         began = time.perf_counter()
@@ -135,29 +137,6 @@ def measure(agent: Agent, spec: EnvSpec, shown: list[Any], options: Options) -> 
         dataset.close()
         number = len(shown) * options.num_envs
         return proxy.sent / number, resident / number, saved / number, number / seconds, drawn
-
-
-@contextlib.contextmanager
-def served(agent: Agent, spec: EnvSpec, folder: str) -> Iterator[tuple[int, psutil.Process]]:
-    """A replay server in a process of its own: its port, and the process."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    (table,) = agent.tables
-    process = context.Process(target=_serve, args=(table, step_shapes(agent, spec), folder, there), daemon=True)
-    process.start()
-    try:
-        yield here.recv(), psutil.Process(process.pid)
-    finally:
-        process.terminate()
-        process.join()
-
-
-def _serve(table: Any, like: Steps, folder: str, connection: Any) -> None:
-    from boonta.nodes.tables.reverb.server import Server, make_table
-
-    server = Server([make_table(table, like)], folder=folder)
-    connection.send(server.port)
-    server.wait()
 
 
 class Proxy:

@@ -14,14 +14,13 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import math
-import statistics
 
 import jax
 import tyro
 
 from boonta.agents.base import Agent, Batch, Table
 from boonta.benchmarks import parts
-from boonta.benchmarks.timing import per_second
+from boonta.benchmarks.timing import per_second, ratios, spread
 from boonta.envs.base import Env
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
@@ -62,14 +61,13 @@ def main(options: Options) -> None:
     table = dataclasses.replace(table, size=options.size, min_size=1)
     loads = {place: Load(place, agent, env, table, options.num_envs) for place in PLACES}
     turns = [{place: load.measure(options.seconds) for place, load in loads.items()} for _ in range(options.turns)]
-    drawn = {place: statistics.median(turn[place] for turn in turns) for place in PLACES}
-    ratios = sorted(turn["device"] / turn["host"] for turn in turns)
+    drawn = {place: [turn[place] for turn in turns] for place in PLACES}
     print(f"{options.agent} on {options.env_name}, {jax.devices()[0].device_kind}, medians of {options.turns} turns")
     batch, new = loads["host"].batch_bytes / 1e6, loads["host"].new_bytes / 1e6
     print(f"a batch has {batch:,.2f} MB, and {new:,.2f} MB of rows are new with each")
     for place in PLACES:
-        print(f"{place:6s} {drawn[place]:10,.0f} sequences/s")
-    print(f"device / host {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+        print(f"{place:6s} {spread(drawn[place], ',.0f'):>24s} sequences/s")
+    print(f"device / host {ratios(drawn['device'], drawn['host'])}")
 
 
 class Load:

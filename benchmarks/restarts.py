@@ -18,7 +18,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import tyro
 
@@ -78,7 +78,7 @@ class Options:
     """
 
     turns: int = 3
-    ways: tuple[str, ...] = tuple(SIGNALS)
+    ways: tuple[Literal["kill", "stop"], ...] = ("kill", "stop")
 
 
 def main(options: Options, programs: Mapping[str, Plan] = PROGRAMS) -> None:

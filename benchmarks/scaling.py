@@ -4,15 +4,16 @@
     ./run python benchmarks/scaling.py --launch anakin --processes 1 2
     ./run python benchmarks/scaling.py --launch local_mp
 
-The first table is measured weak scaling: 1, 2 and 4 processes stand for hosts. Each is pinned to its share of the cores
-and has the same number of environments and the same batch; together they learn as one. The column `apart` is their rate
-if each learns by itself; it is the reference because processes on one machine also share caches and memory, which hosts
-don't. The share is the joint rate divided by that; the difference is the cost of learning together: the all-reduce in
-each update, and the wait for the slowest. The last two columns are the time of an all-reduce of all params, as one
-array and as the arrays that they are, each of which XLA sends by itself between CPUs. A process of Sebulba plays Pong,
-and has two simulated devices, one to act and one to learn: with a single one, XLA's only thread would wait in the
-reduction. One of Anakin plays MinAtar's Breakout, and has one device. With `local_mp` it is learners that are counted:
-a program with as many actors shares their cores, and apart each learner has a program.
+The first table is measured weak scaling: 1, 2 and 4 processes stand for hosts. Each is pinned to one core, which
+several share where there are too few, and has the same number of environments and the same batch; together they learn
+as one. The column `apart` is their rate if each learns by itself; it is the reference because processes on one machine
+also share caches and memory, which hosts don't. The share is the joint rate divided by that; the difference is the cost
+of learning together: the all-reduce in each update, and the wait for the slowest. The last two columns are the time of
+an all-reduce of all params, as one array and as the arrays that they are, each of which XLA sends by itself between
+CPUs. A process of Sebulba plays Pong, and has two simulated devices, one to act and one to learn: with a single one,
+XLA's only thread would wait in the reduction. One of Anakin plays MinAtar's Breakout, and has one device. With
+`local_mp` it is learners that are counted: a program with as many actors shares their cores, and apart each learner has
+a program.
 
 The second table is calculated for a pod, from the 200,000 frames/s on 8 cores in "Podracer architectures for scalable
 Reinforcement Learning" (https://arxiv.org/abs/2104.06272) and the number of bytes that are reduced.
@@ -24,13 +25,14 @@ import dataclasses
 import json
 import math
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent import futures
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +43,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from boonta.agents import impala
 from boonta.agents.groups import Torso
 from boonta.benchmarks import timing
-from boonta.benchmarks.sebulba import START_S, running, warm_up
+from boonta.benchmarks.sebulba import START_S, require_working, running, warm_up
 from boonta.nodes.hosts.coordination import Hosts, place
 from boonta.nodes.hosts.placement import Placement, make_mesh
 from boonta.nodes.rpc.wire import free_port
@@ -64,6 +66,8 @@ LINK_BYTES_S = 70e9
 HOP_S = 1e-6  # Assumed time of one hop from chip to chip.
 THREADS = 2  # Acting threads of each process.
 LINGER_S = 5.0  # Time that a process stays, so that the others can finish measuring.
+POLL_S = 0.2  # Time between two looks at the processes.
+TAIL = 4_000  # Characters of a failed process's output that are shown.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,9 +80,11 @@ class Options:
       num_envs: half of the environment slots of a process, or actor; two threads step them, where it isn't Anakin.
       batch_size: sequences per process and update.
       network: the torso of the agent; Anakin's is that of the preset.
-      pinned: whether each process, or each program apart, keeps to a core of its own, as hosts do; else they share all.
+      pinned: whether each process, or each program apart, keeps to one core, as hosts do; else they share all, with
+        local_mp as many as there are learners.
       seconds: time to measure, after a warm-up.
       worker: the `Hosts` of a worker process, as JSON; the benchmark uses it to start its workers.
+      folder: a worker's run folder.
     """
 
     launch: Literal["sebulba", "anakin", "local_mp"] = "sebulba"
@@ -89,6 +95,11 @@ class Options:
     pinned: bool = True
     seconds: float = 15.0
     worker: str = ""
+    folder: str = ""
+
+    def cores(self, number: int, present: Sequence[int]) -> list[int]:
+        """The cores that so many processes, or learners, use of those present."""
+        return list(present if not self.pinned and self.launch != "local_mp" else present[:number])
 
 
 def main(options: Options) -> None:
@@ -101,13 +112,13 @@ def main(options: Options) -> None:
     print(f"{head} {'all-reduce':>11s} {'by array':>11s}")
     size = 0.0
     for number in options.processes:
-        by = services if options.launch == "local_mp" else measure
-        apart, found = (by(options, number, cores, together) for together in (False, True))
+        by, used = services if options.launch == "local_mp" else measure, options.cores(number, cores)
+        apart, found = (by(options, number, used, together) for together in (False, True))
         rate, alone = (sum(one["steps_per_s"] for one in these) for these in (found, apart))
-        size, used = found[0]["bytes"], min(number, len(cores))
+        size = found[0]["bytes"]
         slowest = (max(one[name] for one in found) for name in ("reduce_s", "by_array_s"))
         shown = [f"{1e3 * seconds:8.1f} ms" if number > 1 and seconds else "-" for seconds in slowest]
-        row = f"{number:9d} {used:6d} {rate:9,.0f} {alone:9,.0f} {rate / alone:6.0%}"
+        row = f"{number:9d} {len(used):6d} {rate:9,.0f} {alone:9,.0f} {rate / alone:6.0%}"
         print(f"{row} {shown[0]:>11s} {shown[1]:>11s}", flush=True)
     if options.launch == "sebulba":
         print_pod(size)
@@ -116,21 +127,54 @@ def main(options: Options) -> None:
 def measure(options: Options, number: int, cores: list[int], together: bool) -> list[dict[str, float]]:
     """Starts `number` processes that learn together or each by itself; returns their measurements."""
     port = free_port()
-    processes = []
-    for index in range(number):
-        hosts = {"coordinator": f"127.0.0.1:{port}", "number": number, "index": index} if together else {}
-        command = [sys.executable, __file__, *sys.argv[1:], "--worker", json.dumps(hosts)]
-        own = {cores[index % len(cores)]} if options.pinned else set(cores)
-        pin = lambda own=own: os.sched_setaffinity(0, own)  # noqa: E731  # JAX must count the cores after this.
-        devices = {"sebulba": 2, "anakin": 1}[options.launch]
-        pipe = subprocess.PIPE
-        env = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
-        processes.append(subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True, preexec_fn=pin))
-    outputs = [process.communicate(timeout=START_S + 10 * options.seconds) for process in processes]
-    try:
-        return [json.loads(out.splitlines()[-1]) for out, _ in outputs]
-    except (IndexError, ValueError):
-        raise SystemExit("\n".join(error for _, error in outputs)) from None
+    workers: list[subprocess.Popen] = []
+    with tempfile.TemporaryDirectory() as name:
+        folders = [pathlib.Path(name, str(index)) for index in range(number)]
+        try:
+            for index, folder in enumerate(folders):
+                hosts = {"coordinator": f"127.0.0.1:{port}", "number": number, "index": index} if together else {}
+                own = {cores[index % len(cores)]} if options.pinned else set(cores)
+                workers.append(start_worker(options, hosts, own, folder))
+            await_all(workers, folders, 2 * START_S + 10 * options.seconds)
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+        return [json.loads((folder / "out").read_text().splitlines()[-1]) for folder in folders]
+
+
+def start_worker(options: Options, hosts: Mapping[str, Any], own: set[int], folder: pathlib.Path) -> subprocess.Popen:
+    """Starts a worker on its own cores, with a run folder of its own; there it prints to the files `out` and `err`."""
+    command = [sys.executable, __file__, *sys.argv[1:], "--worker", json.dumps(hosts), "--folder", str(folder)]
+    devices = {"sebulba": 2, "anakin": 1}[options.launch]
+    flags = (
+        f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"  # The last one counts.
+    )
+    env = {**os.environ, "XLA_FLAGS": flags}
+    pin = lambda: os.sched_setaffinity(0, own)  # noqa: E731  # JAX must count the cores after this.
+    folder.mkdir()
+    with open(folder / "out", "w") as out, open(folder / "err", "w") as err:
+        return subprocess.Popen(command, env=env, stdout=out, stderr=err, preexec_fn=pin)
+
+
+def await_all(workers: Sequence[subprocess.Popen], folders: Sequence[pathlib.Path], limit_s: float) -> None:
+    """Waits until all workers, which have these folders, have ended.
+
+    Raises:
+      SystemExit: one has failed, after which others may wait for it for ever; or they take longer than `limit_s`.
+    """
+    until = time.monotonic() + limit_s
+    while True:
+        codes = [worker.poll() for worker in workers]
+        for index, (code, folder) in enumerate(zip(codes, folders)):
+            if code:
+                raise SystemExit(f"process {index} ended with code {code}:\n{(folder / 'err').read_text()[-TAIL:]}")
+        if None not in codes:
+            return
+        if time.monotonic() > until:
+            late = ", ".join(str(index) for index, code in enumerate(codes) if code is None)
+            raise SystemExit(f"after {limit_s:.0f} s these processes have not ended: {late}")
+        time.sleep(POLL_S)
 
 
 def services(options: Options, number: int, cores: list[int], together: bool) -> list[dict[str, float]]:
@@ -144,15 +188,15 @@ def services(options: Options, number: int, cores: list[int], together: bool) ->
         row = timing.whole("impala_atari.py", [*flags, f"--config.queue-size={2 * batch}"], options.seconds)
         return {"steps_per_s": row["env_steps_per_s"], "bytes": 0.0, "reduce_s": 0.0, "by_array_s": 0.0}
 
-    used = [cores[i % len(cores)] for i in range(number)]
-    shares = [(number, set(used))] if together else [(1, {core} if options.pinned else set(used)) for core in used]
+    each = [{cores[i % len(cores)]} if options.pinned else set(cores) for i in range(number)]
+    shares = [(number, set(cores))] if together else [(1, own) for own in each]
     with futures.ThreadPoolExecutor(len(shares)) as threads:
         return list(threads.map(run, *zip(*shares)))
 
 
 def work(options: Options, hosts: Hosts) -> None:
     """Learns with the others; prints this process's env steps per second, and the seconds of an all-reduce."""
-    hosts.join("a benchmark", os.path.join(tempfile.gettempdir(), f"boonta-scaling-{os.getuid()}"))
+    hosts.join("a benchmark", str(pathlib.Path(options.folder).parent))
     program = {"sebulba": pong, "anakin": breakout}[options.launch](options, hosts)
     agent = program.agent
     _, (learner, *others) = {"sebulba": sebulba.build, "anakin": anakin.build}[options.launch](program)
@@ -164,12 +208,14 @@ def work(options: Options, hosts: Hosts) -> None:
         "reduce_s": reduction_s([sum(sizes)]),
         "by_array_s": reduction_s(sizes),
     }
-    with running([learner, *others[:1]]):
-        warm_up(learner, str(hosts))
+    nodes = [learner, *others[:1]]
+    with running(nodes):
+        warm_up(nodes, str(hosts))
         before, start = acting.report()["counts"].get("env_steps", 0), time.perf_counter()
         time.sleep(options.seconds)
         steps = acting.report()["counts"].get("env_steps", 0) - before
         measured["steps_per_s"] = steps / (time.perf_counter() - start)
+        require_working(nodes)
         print(json.dumps(measured), flush=True)
         time.sleep(LINGER_S + hosts.first)
         end_now(0)  # A normal exit would wait for the others in the next update.
@@ -179,7 +225,7 @@ def pong(options: Options, hosts: Hosts) -> Program:
     """IMPALA in Atari's Pong as Sebulba."""
     batch = options.batch_size * hosts.number
     config = impala.Config(Torso(options.network), batch_size=batch, queue_size=2 * batch)  # type: ignore[arg-type]
-    run = Run("sebulba", tempfile.mkdtemp(), placement=Placement(threads=THREADS), hosts=hosts)
+    run = Run("sebulba", options.folder, placement=Placement(threads=THREADS), hosts=hosts)
     return impala_atari(run, "Pong", num_envs=THREADS * options.num_envs, config=config)
 
 
@@ -187,7 +233,7 @@ def breakout(options: Options, hosts: Hosts) -> Program:
     """IMPALA in MinAtar's Breakout, fused, without evaluations."""
     batch, num_envs = (hosts.number * size for size in (options.batch_size, THREADS * options.num_envs))
     config = dataclasses.replace(impala.MINATAR, batch_size=batch, queue_size=2 * batch)
-    run, never = Run("anakin", tempfile.mkdtemp(), hosts=hosts), Evaluation(every_updates=0)
+    run, never = Run("anakin", options.folder, hosts=hosts), Evaluation(every_updates=0)
     return impala_program(run, config, never, make_env("minatar/breakout"), num_envs=num_envs)
 
 

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import subprocess
-import sys
 import tempfile
 
 import tyro
 
-from boonta.benchmarks.timing import NO_EVALUATION, ROOT, figures, medians
+from boonta.benchmarks.timing import NO_EVALUATION, figures, medians, run_program
 
 LIVES = ("at first", "resumed")
 START = "start_s"
@@ -48,10 +46,8 @@ def starts(options: Options) -> list[dict[str, float]]:
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for life in range(len(LIVES)):
-            command = [sys.executable, str(ROOT / "programs" / options.program), options.env, NO_EVALUATION]
-            command += ["--launch", options.launch, "--workdir", folder]
-            limit = f"--stop.seconds={(life + 1) * options.seconds}"  # It counts those of the lives before.
-            subprocess.run([*command, limit], check=True, stdout=sys.stderr)
+            flags = [options.env, NO_EVALUATION, "--launch", options.launch]
+            run_program(options.program, flags, folder, (life + 1) * options.seconds)  # A run is as old as its lives.
             row = figures(pathlib.Path(folder))[-1]
             if START not in row:
                 raise SystemExit(f"no update came within {options.seconds:.0f} s: give it more --seconds")

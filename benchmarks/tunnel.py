@@ -25,6 +25,7 @@ from collections.abc import Iterator
 
 import tyro
 
+from boonta.benchmarks.timing import median_s
 from boonta.nodes.rpc import keys, tunnel
 from boonta.nodes.rpc.wire import free_port
 
@@ -79,7 +80,7 @@ def main(options: Options) -> None:
             ways["stunnel"] = ends.enter_context(through_stunnel(stunnel, folder, plain))
         turns = [
             {
-                (way, row): median_s(sock, size, options.messages)
+                (way, row): there_and_back_s(sock, size, options.messages)
                 for row, (size, _) in SIZES.items()
                 for way, sock in ways.items()
             }
@@ -91,17 +92,15 @@ def main(options: Options) -> None:
         print(f"{row:12s}" + "".join(f"{median:10,.1f}" for median in medians))
 
 
-def median_s(connection: socket.socket, size: int, messages: int) -> float:
-    """The median time until a message of `size` bytes is back, in seconds, after some to warm up."""
+def there_and_back_s(connection: socket.socket, size: int, messages: int) -> float:
+    """The median time until a message of `size` bytes is back, in seconds."""
     message = struct.pack("!Q", size) + os.urandom(size)
-    number = max(5, messages // 100 if size > 1_000_000 else messages)
-    seconds = []
-    for _ in range(number + number // 10):
-        start = time.perf_counter()
+
+    def send() -> None:
         connection.sendall(message)
         receive(connection, len(message))
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds[number // 10 :])
+
+    return median_s(send, max(5, messages // 100 if size > 1_000_000 else messages))
 
 
 def receive(connection: socket.socket, size: int) -> bytearray:

@@ -6,8 +6,8 @@
 
 As in `benchmarks/impala_atari.py`, an env step costs a step of the simulator, a forward pass and a share of an update.
 Each of the three is measured alone, on all cores; no design can exceed 1 / (1/env + 1/act + 1/learn) steps per second.
-Sequences that are written and drawn are compared with those that Reverb alone delivers, from a writer of the same slots
-and to a dataset of the same batches, at the table's ratio.
+Sequences that are written and drawn are compared with those that Reverb alone would deliver on all cores, from a writer
+of the same slots and to a dataset of the same batches, at the table's ratio.
 
 Agents have the environment's preset. But tables are small and soon full enough, so that a short run learns nearly from
 its start; and R2D2 on Atari, whose paper leaves the ratio free, draws each sequence once.
@@ -79,7 +79,7 @@ def main(options: Options) -> None:
     if options.part is not None:
         timing.answer(parts.rate(options.part, agent, options.env, options.num_envs, options.seconds))
     flags = [options.env_name, timing.NO_EVALUATION, f"--num-envs={options.num_envs}"]
-    flags += [f"--config.{name.replace('_', '-')}={value}" for name, value in options.replay.items()]
+    flags += timing.as_flags({f"config.{name}": value for name, value in options.replay.items()})
     turns = []
     for _ in range(options.turns):
         rates = {part: timing.in_process(__file__, options, part) for part in ("env", "act", "learn", "reverb")}

@@ -84,7 +84,7 @@ def test_what_a_step_takes_is_measured_by_bootstrap_length(capfd):
 def test_both_starts_are_shown_by_their_phases(capsys, monkeypatch):
     """Two turns, each of which starts twice from one folder."""
     commands, whole = [], iter((30.0, 8.0, 34.0, 10.0))
-    monkeypatch.setattr(start.subprocess, "run", lambda command, **_: commands.append(command))
+    monkeypatch.setattr(timing.subprocess, "run", lambda command, **_: commands.append(command))
     row = {"start_s/importing": 4.0, "updates": 9.0}
     monkeypatch.setattr(start, "figures", lambda folder: [{"start_s": next(whole), **row}])
     start.main(start.Options(turns=2, seconds=50.0))

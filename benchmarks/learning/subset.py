@@ -48,15 +48,15 @@ class Options:
 
 def main(options: Options) -> int:
     """Runs the sweeps, and returns the exit code."""
-    recorded: dict[str, dict[str, Any]] = json.loads(RECORDED.read_text())
-    unknown = sorted(set(options.names) - recorded.keys())
+    entries: dict[str, dict[str, Any]] = json.loads(RECORDED.read_text())
+    unknown = sorted(set(options.names) - entries.keys())
     if unknown:
-        print(f"error: {unknown[0]!r} isn't recorded; there are {', '.join(recorded)}", file=sys.stderr)
+        print(f"error: {unknown[0]!r} isn't recorded; there are {', '.join(entries)}", file=sys.stderr)
         return 2
     rows = table.Table("sweep", "interquartile mean", "recorded", "seconds", "")
     fell = []
-    for name in options.names or recorded:
-        entry, began = recorded[name], time.monotonic()
+    for name in options.names or entries:
+        entry, began = entries[name], time.monotonic()
         measured = _measure(entry["sweep"])
         if not options.record and measured.value < entry["interval"][0]:
             fell.append(name)
@@ -68,7 +68,7 @@ def main(options: Options) -> int:
             entry["interval"] = [round(float(end), 3) for end in (measured.low, measured.high)]
     console.Console(width=100).print(rows)
     if options.record:
-        RECORDED.write_text(json.dumps(recorded, indent=2) + "\n")
+        RECORDED.write_text(json.dumps(entries, indent=2) + "\n")
     return 1 if fell else 0
 
 

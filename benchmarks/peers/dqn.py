@@ -1,4 +1,4 @@
-"""Measures DQN in Anakin and PureJaxRL's DQN in turns: medians of env steps per second while learning, and their ratio.
+"""Measures DQN in Anakin and PureJaxRL's DQN in turns: medians of env steps per second while learning, and ratios.
 
     git clone https://github.com/luchris429/purejaxrl FOLDER
     BOONTA_PYTHON=3.13 ./run python benchmarks/peers/dqn.py --purejaxrl FOLDER
@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
 import types
@@ -27,9 +25,11 @@ import tyro
 
 from boonta.agents import dqn
 from boonta.agents.config import replaced
-from boonta.benchmarks.anakin import ENVS, EnvName, measure
+from boonta.benchmarks import timing
+from boonta.benchmarks.anakin import ENVS, measure
 
-GYMNAX = {"cartpole": "CartPole-v1", "catch": "Catch-bsuite", "breakout": "Breakout-MinAtar"}
+EnvName = Literal["catch", "cartpole", "breakout"]
+GYMNAX: dict[EnvName, str] = {"cartpole": "CartPole-v1", "catch": "Catch-bsuite", "breakout": "Breakout-MinAtar"}
 SLOTS, BATCH, SIZE, FIRST = 10, 128, 10_000, 1_000
 
 
@@ -42,7 +42,7 @@ class Options:
       envs: the environments, one row each.
       rounds: number of measurements of each.
       seconds: time to measure, at least.
-      part: measures one program here; None runs both in turns, in processes of their own.
+      part: measures one program here in one environment; None runs both in turns, in processes of their own.
     """
 
     purejaxrl: pathlib.Path
@@ -55,22 +55,21 @@ class Options:
 def main(options: Options) -> None:
     """Runs the rounds and prints the table."""
     if options.part is not None:
-        (env_name,) = options.envs
-        rate = boonta(env_name, options) if options.part == "boonta" else purejaxrl(env_name, options)
-        print(json.dumps(rate))
-        return
+        if len(options.envs) != 1:
+            raise SystemExit(f"--part {options.part} measures one environment: give one name as --envs")
+        measure_part = boonta if options.part == "boonta" else purejaxrl
+        timing.answer(measure_part(options.envs[0], options))
     rates: dict[tuple[str, str], list[float]] = {}
     for _, env_name, part in itertools.product(range(options.rounds), options.envs, ("boonta", "purejaxrl")):
-        flags = ["--purejaxrl", str(options.purejaxrl), "--seconds", str(options.seconds), "--part", part]
-        command = [sys.executable, __file__, *flags, "--envs", env_name]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        rates.setdefault((env_name, part), []).append(float(done.stdout.splitlines()[-1]))
+        rate = timing.in_process(__file__, dataclasses.replace(options, envs=(env_name,)), part)
+        rates.setdefault((env_name, part), []).append(rate)
         print(f"{env_name}: {part} {rates[env_name, part][-1]:,.0f}", flush=True)
     print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}")
-    print(f"{'':12s} {'Boonta':>10s} {'PureJaxRL':>10s} {'ratio':>7s}")
+    print(f"{'':12s} {'Boonta':>10s} {'PureJaxRL':>10s} {'ratio by round':>18s}")
     for env_name in options.envs:
-        own, peer = (statistics.median(rates[env_name, part]) for part in ("boonta", "purejaxrl"))
-        print(f"{env_name:12s} {own:10,.0f} {peer:10,.0f} {own / peer:7.2f}")
+        own, peer = (rates[env_name, part] for part in ("boonta", "purejaxrl"))
+        medians = f"{statistics.median(own):10,.0f} {statistics.median(peer):10,.0f}"
+        print(f"{env_name:12s} {medians} {timing.ratios(own, peer):>18s}")
 
 
 def boonta(env_name: EnvName, options: Options) -> float:

@@ -1,4 +1,4 @@
-"""Measures Anakin, PureJaxRL and Stoix in turns: medians of env steps per second while learning, and their ratio.
+"""Measures Anakin, PureJaxRL and Stoix in turns: medians of env steps per second while learning, and ratios.
 
     BOONTA_PYTHON=3.13 ./run python benchmarks/peers/fused.py --purejaxrl FOLDER --stoix FOLDER
 
@@ -16,11 +16,17 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 
 import tyro
 
+from boonta.benchmarks import timing
+
 HERE = pathlib.Path(__file__).parent
 ROWS = tuple(itertools.product(("catch", "cartpole", "breakout"), (64, 1024)))
+LIMIT_S = 3_600.0  # Most time of a measurement, of which Stoix's first one makes an environment.
+TAIL = 20  # Lines of a failed command's log that are shown.
 ROW = re.compile(r"^\w+\s+[\d,]+(?:\s+1)?\s+([\d,]{4,})", re.MULTILINE)
 
 
@@ -45,17 +51,30 @@ def main(options: Options) -> None:
     rates: dict[tuple[str, int], dict[str, list[int]]] = {row: {} for row in ROWS}
     for _, row in itertools.product(range(options.rounds), ROWS):
         for who, command in commands(options, *row):
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
-            rates[row].setdefault(who, []).append(_rate(done.stdout))
+            rates[row].setdefault(who, []).append(_rate(printed(who, command, LIMIT_S + 10 * options.seconds)))
             print(f"{row[0]} {row[1]:,d}: {who} {rates[row][who][-1]:,d}", flush=True)
-    print(f"{'':12s} {'num_envs':>8s} {'Boonta':>10s} {'PureJaxRL':>10s} {'Stoix':>10s} {'of the better':>14s}")
-    for (env_name, num_envs), own in rates.items():
-        median = {who: statistics.median(values) for who, values in own.items()}
-        best = max((rate for who, rate in median.items() if who != "Boonta"), default=float("nan"))
+    print(f"{'':12s} {'num_envs':>8s} {'Boonta':>10s} {'PureJaxRL':>10s} {'Stoix':>10s} {'of the better':>18s}")
+    for (env_name, num_envs), of in rates.items():
+        median = {who: statistics.median(values) for who, values in of.items()}
         shown = (
             f"{median[who]:10,.0f}" if who in median else f"{'-':>10s}" for who in ("Boonta", "PureJaxRL", "Stoix")
         )
-        print(f"{env_name:12s} {num_envs:8,d} {' '.join(shown)} {median['Boonta'] / best:14.2f}")
+        ratios = timing.ratios(of.pop("Boonta"), *of.values())
+        print(f"{env_name:12s} {num_envs:8,d} {' '.join(shown)} {ratios:>18s}")
+
+
+def printed(who: str, command: Sequence[str], limit_s: float) -> str:
+    """What a command prints; its log is on standard error.
+
+    Raises:
+      SystemExit: it failed; the message has the end of its log.
+    """
+    with tempfile.TemporaryFile("w+") as log:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, timeout=limit_s)
+        if done.returncode:
+            log.seek(0)
+            raise SystemExit(f"{who} ended with code {done.returncode}:\n{''.join(log.readlines()[-TAIL:])}")
+    return done.stdout
 
 
 def commands(options: Options, env_name: str, num_envs: int) -> list[tuple[str, list[str]]]:

@@ -18,16 +18,17 @@ import pathlib
 import re
 import statistics
 import subprocess
-import sys
 import tempfile
 from typing import Literal
 
 import tyro
 
+from boonta.benchmarks import timing
 from boonta.nodes import metrics
 
 HERE = pathlib.Path(__file__).parent
 WARM_UP_S = 10.0
+LIMIT_S = 3_600.0  # Most time of a peer beyond what is measured; its first measurement makes its environment.
 RATE = re.compile(r"([\d.]+) env steps/s$")
 
 
@@ -66,22 +67,18 @@ def main(options: Options) -> None:
         rate = own_rate(options, updates) if name == "boonta" else peer_rate(options, name, updates)
         rates[updates][name].append(rate)
         print(f"{updates:g} updates a step: {name} {rate:,.1f}", flush=True)
-    print(f"{'updates a step':>16s}", *(f"{name:>18s}" for name in names), f"{'of the better':>14s}")
+    print(f"{'updates a step':>16s}", *(f"{name:>18s}" for name in names), f"{'of the better':>18s}")
     for updates, by_name in rates.items():
-        median = {name: statistics.median(values) for name, values in by_name.items()}
-        best = max((median[name] for name in options.peers), default=float("nan"))
-        print(f"{updates:16g}", *(f"{median[name]:18,.1f}" for name in names), f"{median['boonta'] / best:14.2f}")
+        ratios = timing.ratios(by_name["boonta"], *(by_name[name] for name in options.peers))
+        print(f"{updates:16g}", *(f"{statistics.median(by_name[name]):18,.1f}" for name in names), f"{ratios:>18s}")
 
 
 def own_rate(options: Options, updates: float) -> float:
     """Env steps per second of Boonta's program, from `WARM_UP_S` after learning began."""
     with tempfile.TemporaryDirectory() as folder:
-        program = HERE.parents[1] / "programs" / f"{options.agent}.py"
-        command = [sys.executable, str(program), *own_settings(options, updates)]
-        command += ["--launch", options.launch, "--workdir", folder, "--num-envs", str(options.num_envs)]
-        command += ["--evaluation.every-s", "1e9"]
-        command += ["--stop.seconds", str(options.seconds + 2 * WARM_UP_S)]
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        flags = [*own_settings(options, updates), "--launch", options.launch, "--num-envs", str(options.num_envs)]
+        flags += [timing.NO_EVALUATION]
+        timing.run_program(f"{options.agent}.py", flags, folder, options.seconds + 2 * WARM_UP_S)
         return slope(metrics.read(pathlib.Path(folder)))
 
 
@@ -110,7 +107,8 @@ def peer_rate(options: Options, library: str, updates: float) -> float:
     """Env steps per second of a peer."""
     given = [library, options.agent, options.env, f"{updates:g}", str(options.num_envs), f"{options.seconds:g}"]
     command = [str(HERE / "stable_baselines.sh"), str(options.folder.absolute()), *given]
-    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    limit_s = LIMIT_S + 2 * options.seconds
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=limit_s).stdout
     match = RATE.search(printed.strip())
     if not match:
         raise ValueError(f"no rate in {printed!r}")

@@ -83,6 +83,8 @@ print(f"{library} {agent}, {env_id}, {envs} environments, {updates:g} updates fo
       f"{(rate.ended[1] - rate.began[1]) / (rate.ended[0] - rate.began[0]):.1f} env steps/s")
 END
 
-env/bin/python train.py "${2:-stable_baselines3}" "${3:-sac}" "${4:-HalfCheetah-v5}" "${5:-1}" "${6:-4}" "${7:-60}" >log 2>&1 ||
+limit=$(awk "BEGIN { print ${7:-60} + 900 }")
+timeout --kill-after=10 "$limit" env/bin/python train.py \
+    "${2:-stable_baselines3}" "${3:-sac}" "${4:-HalfCheetah-v5}" "${5:-1}" "${6:-4}" "${7:-60}" >log 2>&1 ||
     { tail -n 20 log >&2 && exit 1; }
 grep ' env steps/s$' log

@@ -10,7 +10,7 @@
 # The program: the package's own stoix/systems/ppo/anakin/ff_ppo.py, with gymnax's CartPole or MinAtar Breakout, T = 16,
 # one epoch with one minibatch, so that each sequence is used once, and two networks of two layers of 64, as in
 # `benchmarks/anakin.py --value-torso own`. The script prints the best of four periods of Stoix's own "actor steps per
-# second": all env steps divided by the time of rollouts and updates, without compilation.
+# second": all env steps divided by the time of rollouts and updates, without compilation. FOLDER/log keeps the output.
 set -eu
 
 house=$(cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -30,10 +30,12 @@ if ! [ -e env/installed ]; then
     touch env/installed
 fi
 
-rate=$(cd stoix && WANDB_MODE=disabled PYTHONPATH=$PWD:$PWD/../stoa ../env/bin/python \
+(cd stoix && WANDB_MODE=disabled PYTHONPATH=$PWD:$PWD/../stoa timeout --kill-after=10 1800 ../env/bin/python \
     stoix/systems/ppo/anakin/ff_ppo.py env=gymnax/"$env_name" arch.total_num_envs="$envs" system.rollout_length=16 \
     system.epochs=1 system.num_minibatches=1 system.decay_learning_rates=False \
     'network.actor_network.pre_torso.layer_sizes=[64,64]' 'network.critic_network.pre_torso.layer_sizes=[64,64]' \
-    arch.total_timesteps="$steps" arch.num_evaluation=4 arch.num_eval_episodes=8 arch.absolute_metric=False 2>&1 |
-    sed -n 's/.*ACTOR - Steps per second: \([0-9]*\).*/\1/p' | sort -n | tail -n 1)
+    arch.total_timesteps="$steps" arch.num_evaluation=4 arch.num_eval_episodes=8 arch.absolute_metric=False) >log 2>&1 ||
+    { tail -n 20 log >&2 && exit 1; }
+rate=$(sed -n 's/.*ACTOR - Steps per second: \([0-9]*\).*/\1/p' log | sort -n | tail -n 1)
+[ "$rate" ] || { echo "no rate: see the log" >&2 && tail -n 20 log >&2 && exit 1; }
 printf '%-12s %8d %12s\n' "$env_name" "$envs" "$rate"
