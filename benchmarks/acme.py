@@ -67,7 +67,7 @@ def compare(
     if unknown := [agent for agent in options.agents if agent not in TASKS]:
         raise SystemExit(f"--agents {unknown[0]} is unknown; allowed: {', '.join(TASKS)}")
     show(f"medians of {options.turns} turns; in parentheses the least and the greatest ratio of a turn")
-    show(f"{'agent':8s} {'':10s} {'steps/s':>9s} {'ratio':>7s} {'':>13s} {'return':>9s} {'updates/s':>9s}")
+    show(f"{'agent':8s} {'':10s} {'steps/s':>9s} {'ratio':>20s} {'return':>9s} {'updates/s':>9s}")
     for agent in options.agents:
         env, *flags = TASKS[agent]
         flags = [env, *flags, timing.NO_EVALUATION]
@@ -81,13 +81,9 @@ def compare(
 def _line(turns: Sequence[dict[str, dict[str, float]]], name: str) -> str:
     """A program's figures, of all turns, beside Acme's."""
     rows = [turn[name] for turn in turns]
-    ratios = [turn[name]["env_steps_per_s"] / turn[ACMES]["env_steps_per_s"] for turn in turns]
     middle = {key: statistics.median(row.get(key, float("nan")) for row in rows) for key in KEYS}
-    return (
-        f"{middle['env_steps_per_s']:9,.0f} {statistics.median(ratios):7.2f} "
-        f"({min(ratios):.2f}-{max(ratios):.2f})".ljust(32)
-        + f"{middle['return']:9.2f} {middle['updates_per_s']:9.1f}"
-    )
+    ratios = timing.ratios(*([row["env_steps_per_s"] for row in of] for of in (rows, [turn[ACMES] for turn in turns])))
+    return f"{middle['env_steps_per_s']:9,.0f} {ratios:>20s} {middle['return']:9.2f} {middle['updates_per_s']:9.1f}"
 
 
 def main(options: Options) -> None:
