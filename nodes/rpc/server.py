@@ -142,8 +142,7 @@ class Server:
                 answer = self._answer(request)
             finally:
                 self._turns.release()
-            connection.settimeout(TRANSFER_S)
-            wire.send(connection, answer)
+            wire.send(connection, answer, time.monotonic() + TRANSFER_S)
         finally:
             with self._changed:
                 self._working -= 1
