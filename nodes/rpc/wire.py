@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import resource
 import select
 import socket
 import ssl
@@ -26,6 +27,9 @@ LARGE = 1 << 18  # Parts of a message of this many bytes are sent one by one: jo
 BACKLOG = 512
 WELCOME = b"\n"  # The byte that a server sends once it has accepted the caller's key.
 MAX_PATH = 107  # Limit of the bytes of a Unix socket's path.
+CONNECTIONS = 4096  # Limit of a server's connections; further callers wait in the kernel's queue.
+HANDSHAKES = 64  # Limit of those among them that haven't proved yet that they have the key.
+OWN_FILES = 256  # Files that connections leave to the rest of a process, so that it can save.
 
 
 class Ended(ConnectionError):
@@ -71,6 +75,19 @@ def listen(address: str) -> socket.socket:
         listening.close()
         raise OSError(error.errno, f"can't listen at {address}: {error.strerror or error}") from error
     return listening
+
+
+def room(files: int = 1) -> int:
+    """The number of connections for which this process has file descriptors, of so many each.
+
+    The process's limit of open files is raised as far as they need it and the system lets it.
+    """
+    wanted = CONNECTIONS * files + OWN_FILES
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (wanted if limit == resource.RLIM_INFINITY else min(limit, wanted) for limit in limits)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, limits[1]))
+    return min(CONNECTIONS, max(hard - OWN_FILES, hard // 2) // files)
 
 
 def connect(address: str, context: ssl.SSLContext | None, end: float) -> socket.socket:
