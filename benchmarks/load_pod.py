@@ -11,7 +11,7 @@ import math
 from typing import NamedTuple
 
 from boonta.benchmarks import load_program
-from boonta.nodes.rpc.server import CONNECTIONS
+from boonta.nodes.rpc.wire import CONNECTIONS
 from boonta.nodes.watch.pulse import HEARTBEAT_S
 
 CORES, ACTORS = 2_048, 10_000

@@ -137,8 +137,7 @@ def _status(run: Running) -> dict[str, Any]:
     """What the monitor answers; empty if it doesn't."""
     with contextlib.suppress(Exception):  # It is starting, hung or dead.
         (address,) = run.workdir.glob("tmp/*/monitor")
-        with contextlib.closing(Client(f"{UNIX}{address}", ANSWER_S)) as monitor:
-            return monitor.status()
+        return Client(f"{UNIX}{address}", ANSWER_S).status()
     return {}
 
 

@@ -14,8 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 
 from boonta.deploy.core import Task
-from boonta.nodes.rpc import tunnel
-from boonta.nodes.rpc.wire import UNIX
+from boonta.nodes.rpc import tunnel, wire
 from boonta.programs.wiring.machine import network
 
 EXIT = "BOONTA_EXIT"  # Set in a replay server's process: the descriptor of the socket where its tunnel's exit listens.
@@ -75,8 +74,8 @@ class Route:
             self._folder = tempfile.TemporaryDirectory(prefix="boonta-")
         entrance = pathlib.Path(self._folder.name) / name.replace("/", "-")
         tunnel.open_entrance(entrance, address, self._key)
-        self._exits[f"{UNIX}{entrance}"] = address
-        return f"{UNIX}{entrance}"
+        self._exits[f"{wire.UNIX}{entrance}"] = address
+        return f"{wire.UNIX}{entrance}"
 
     def beyond(self, servers: Sequence[str]) -> list[str]:
         """The addresses of these servers as other hosts know them."""
@@ -107,7 +106,7 @@ def confined(task: Task) -> dict[str, str]:
         ) from error
     (port,) = task.ports
     try:
-        listening = socket.create_server(("", port))
+        listening = wire.listen(f":{port}")
     except OSError as error:
         raise OSError(f"port {port} for {task.name} is in use here; choose another --base-port") from error
     preloaded = " ".join(filter(None, (str(library), os.environ.get("LD_PRELOAD"))))

@@ -21,6 +21,7 @@ from boonta.nodes.checkpoint import Checkpointer, unsaved
 from boonta.nodes.hosts.agreement import Agreement, SingleHost
 from boonta.nodes.hosts.coordination import own
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
+from boonta.nodes.learning.publishing import Publisher
 from boonta.nodes.learning.step import StepResult, allowed_lag, compile_step, priority_metrics, require_finite
 from boonta.nodes.metrics import CONNECTING, start_seconds
 from boonta.nodes.snapshots import image
@@ -29,7 +30,6 @@ from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.tables.contract import learned_from, sequence_counts
 from boonta.nodes.tables.freshness import in_turns, require_every_published
-from boonta.nodes.variables import Publisher
 from boonta.nodes.watch.calls import answered
 from boonta.nodes.watch.reuse import reused
 

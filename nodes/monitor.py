@@ -160,9 +160,10 @@ class Monitor(Periodic):
                 self._log.forget_start()
 
     def request_snapshot(self, number: int) -> None:
-        """Asks nodes that have a part of the program's snapshots to save it under this number."""
+        """Asks nodes that have a part of the program's snapshots to save it under this number; repeats are ignored."""
         with self._state:
-            self._snapshot_request = (self._snapshot_request[0] + 1, number)
+            if not self._snapshot_request[0] or number != self._snapshot_request[1]:
+                self._snapshot_request = (self._snapshot_request[0] + 1, number)
 
     def report_end(self, name: str, failure: str, life: str = "") -> None:
         """Registers that a node's life, or its present one, has ended; of one that is over by now it changes nothing.
@@ -239,8 +240,7 @@ class Monitor(Periodic):
 
     def _evaluation(self) -> dict[str, float]:
         """The last evaluation, and the version whose evaluation has begun; means over several evaluators."""
-        reports = [self._roster.peers[name].report for name in self._evaluators]
-        return rows.evaluation(reports, self._absent)
+        return rows.evaluation([self._roster.peers[name].report for name in self._evaluators], self._absent)
 
     def round(self) -> None:
         self._newest.look()

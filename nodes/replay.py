@@ -14,6 +14,7 @@ from boonta.agents.base import Agent
 from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.periodic import Periodic
+from boonta.nodes.rpc.wire import host_and_port
 from boonta.nodes.snapshots import manifest, parts
 from boonta.nodes.snapshots.store import CHECKPOINTS, KEEP, Retention, SnapshotFolder
 from boonta.nodes.tables.division import SERVERS, divided, require_divisible
@@ -84,7 +85,7 @@ class Replay(Periodic):
         self._saved_the_end = False
 
     def start(self) -> None:
-        port = int(self._address.resolve().rpartition(":")[2])
+        _, port = host_and_port(self._address.resolve())
         require_free(port, "the replay server")
         signature = step_shapes(self._agent, self._spec)
         tables = [make_table(divided(table, self._shards, SERVERS), signature) for table in self._agent.tables]
@@ -230,8 +231,11 @@ class Replay(Periodic):
 
 def require_free(port: int, who: str) -> None:
     """Raises OSError, naming the port, if something listens there; Reverb itself would only abort."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+    both = socket.has_dualstack_ipv6()  # Reverb then listens on IPv6, too.
+    with socket.socket(socket.AF_INET6 if both else socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # One that has just ended is not in the way.
+        if both:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         try:
             probe.bind(("", port))
         except OSError as error:

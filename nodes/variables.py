@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent import futures
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,7 @@ import safetensors.numpy
 from boonta.agents.base import Nest
 from boonta.nodes.acting.lock_step import LockStep
 from boonta.nodes.periodic import Periodic
-from boonta.nodes.watch.calls import answered
+from boonta.nodes.watch.calls import answered, in_thread, polled
 
 LOOK_S = 0.5  # Time for which a server that fetches from the first one waits there for newer params.
 EMPTY = "waiting for params of the first variable server"  # What it does until it has fetched any.
@@ -124,6 +125,8 @@ class VariableServer(Periodic):
 class VariableClient:
     """Fetches newer params from the variable server; the threads of a node may share it.
 
+    Once the server hasn't answered, a thread beside asks it again, so that nobody who has params waits for it.
+
     Args:
       server: handle of the variable server.
       like: the structure and shapes of the params.
@@ -132,18 +135,23 @@ class VariableClient:
     def __init__(self, server: Any, like: Nest):
         self._server = server
         self._like = like
-        self._fetching = threading.Lock()
         self._newest: tuple[int, Nest] = (-1, None)
+        self._polling = threading.Lock()  # It guards the two below, and lets one thread fetch at a time.
+        self._away = False
+        self._beside: futures.Future[bool] | None = None  # The fetch in a thread beside.
 
     def poll(self, timeout_s: float) -> bool | None:
         """Fetches newer params if there are any; if there are none at all yet, sleeps `timeout_s` and returns None.
 
         The newest fetched so far stay while the server is away, or has been started again and has none yet.
         """
-        with self._fetching:
-            version, packed = answered(self._server.get, self._newest[0]) or (-1, b"")
-            if packed:
-                self._newest = int(version), jax.device_put(unpack(packed, self._like))
+        with self._polling:
+            if self._beside is None or polled(self._beside, 0.0):
+                self._beside = None
+                if self._away and self._newest[0] >= 0:
+                    self._beside = in_thread(self._fetch)
+                else:
+                    self._fetch()
         if self._newest[0] < 0:
             time.sleep(timeout_s)
             return None
@@ -152,6 +160,12 @@ class VariableClient:
     def snapshot(self) -> tuple[int, Nest]:
         """Returns the version (-1 if none yet) and its params, without waiting for a fetch of another thread."""
         return self._newest
+
+    def _fetch(self) -> None:
+        answer = answered(self._server.get, self._newest[0])
+        self._away = answer is None
+        if answer is not None and answer[1]:
+            self._newest = int(answer[0]), jax.device_put(unpack(answer[1], self._like))
 
 
 class DeviceVariables:
@@ -241,52 +255,6 @@ def open_params(variables: Any, like: Nest) -> Any:
       like: the structure and shapes of the params.
     """
     return variables if isinstance(variables, Colocated) else VariableClient(variables, like)
-
-
-class Publisher:
-    """Publishes a learner's params: to `DeviceVariables` as they are, to a variable server as bytes.
-
-    A variable server that has been started again has lost its params. It gets them again from `renew`, since it may be
-    long until the learner publishes the next: it may wait for the data of actors that wait for params.
-
-    Args:
-      variables: handle of the variable server, or `DeviceVariables`; None if another learner publishes the same.
-      stopping: whether the learner is to stop.
-    """
-
-    def __init__(self, variables: Any, stopping: Callable[[], bool]):
-        self._variables = variables
-        self._stopping = stopping
-        self._newest: tuple[int, bytes] = (-1, b"")
-        self._sending = threading.Lock()
-
-    def put(self, version: int, params: Nest) -> None:
-        """Publishes params; waits for a variable server that is away."""
-        if isinstance(self._variables, DeviceVariables):
-            self._variables.put(version, params)
-        if isinstance(self._variables, DeviceVariables) or self._variables is None:
-            return
-        with self._sending:
-            self._newest = version, pack(jax.device_get(params))
-            self._send()
-
-    def renew(self) -> None:
-        """Publishes the newest params again if the variable server doesn't have them."""
-        if isinstance(self._variables, DeviceVariables) or self._variables is None:
-            return
-        with self._sending:
-            version = self._newest[0]
-            found = answered(self._variables.get, version)
-            if found is not None and found[0] != version:
-                self._send()
-
-    def _send(self) -> None:
-        def put() -> bool:
-            self._variables.put(*self._newest)
-            return True
-
-        while not answered(put) and not self._stopping():
-            pass
 
 
 def _replica(leaf: jax.Array, i: int) -> jax.Array:

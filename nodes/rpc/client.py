@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import socket
@@ -12,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from boonta.nodes.rpc import encoding, keys, wire
-from boonta.nodes.rpc.errors import Cancelled, DeadlineExceeded, Failed, Untrusted
+from boonta.nodes.rpc.errors import DeadlineExceeded, Failed, Untrusted
 
 RETRY_S = 0.1  # Pause between two tries to reach a server that is away.
 
@@ -42,22 +41,12 @@ class Client:
         self._key = key
         self._context: ssl.SSLContext | None = None
         self._idle: list[socket.socket] = []
-        self._busy: set[socket.socket] = set()
-        self._closed = False
         self._process = os.getpid()
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         if method.startswith("_"):
             raise AttributeError(method)
         return functools.partial(self._call, method)
-
-    def close(self) -> None:
-        """Ends all connections; calls in progress raise `Cancelled`."""
-        self._closed = True
-        for connection in list(self._busy):
-            with contextlib.suppress(OSError):
-                socket.socket.shutdown(connection, socket.SHUT_RDWR)
-        self._drop_idle()
 
     def _call(self, method: str, *arguments: Any) -> Any:
         """Calls a method.
@@ -71,7 +60,7 @@ class Client:
         if self._key is not None and self._context is None:
             self._context = keys.client_context(self._key)
         began = time.monotonic()
-        while not self._closed:
+        while True:
             try:
                 done, *result = encoding.decode(self._exchange(request, began))
             except OSError as away:
@@ -87,45 +76,28 @@ class Client:
                 if not done:
                     raise Failed(method, *result)
                 return result[0]
-        raise Cancelled(f"the client of {self._address} was closed, which ended {method!r}")
 
     def _exchange(self, request: wire.Message, began: float) -> memoryview:
         """Sends the request of a call and returns the answer, over a connection that was kept, or a new one."""
         end = began + self._deadline_s
         if os.getpid() != self._process:  # After a fork, connections belong to the parent.
-            self._idle, self._busy, self._process = [], set(), os.getpid()
+            self._idle, self._process = [], os.getpid()
         while True:
             try:
                 connection, kept = self._idle.pop(), True
             except IndexError:
-                connection, kept = wire.connect(self._address, self._context, left_s(began + self._away_s)), False
-            self._busy.add(connection)
+                connection, kept = wire.connect(self._address, self._context, began + self._away_s), False
             try:
-                if self._closed:
-                    raise wire.Ended("the client was closed")
-                connection.settimeout(left_s(end))
-                wire.send(connection, request)
-                answer = wire.receive(connection, left_s(end))
+                wire.send(connection, request, end)
+                answer = wire.receive(connection, end)
             except BaseException as error:
-                self._busy.discard(connection)
                 connection.close()
                 # Other kept connections may have ended with it, so the next one is tried without a pause.
                 if kept and isinstance(error, ConnectionError):
                     continue
                 raise
-            self._busy.discard(connection)
             self._idle.append(connection)
             return answer
-
-    def _drop_idle(self) -> None:
-        with contextlib.suppress(IndexError):
-            while True:
-                self._idle.pop().close()
-
-
-def left_s(end: float) -> float:
-    """Seconds until a time, at least a millisecond."""
-    return max(1e-3, end - time.monotonic())
 
 
 def is_refusal(error: OSError) -> bool:

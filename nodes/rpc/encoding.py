@@ -32,10 +32,11 @@ MAX_RANK = 32
 def encode(value: Any) -> list[Part]:
     """Encodes a value as buffers that together are the message.
 
-    Tuples become lists, and NumPy's scalars become Python's numbers.
+    Tuples become lists, and NumPy's scalars become Python's numbers. Keys of dicts are strings or bytes: of numbers, a
+    sender could find many with the same hash, which make a dict slow.
 
     Raises:
-      TypeError: it contains another type, or an array of another dtype.
+      TypeError: it contains another type, an array of another dtype, or another key.
       ValueError: it is nested too deeply.
       OverflowError: an integer has more than 64 bits.
     """
@@ -68,11 +69,18 @@ def _apart(value: Any, contents: list[Part]) -> Any:
     if isinstance(value, (list, tuple)):
         return [_apart(part, contents) for part in value]
     if isinstance(value, dict):
-        return {key: _apart(part, contents) for key, part in value.items()}
+        return {_required(key): _apart(part, contents) for key, part in value.items()}
     if isinstance(value, bytes) and len(value) >= LARGE:
         _add(contents, value, len(value))
         return msgpack.ExtType(BYTES, SIZE.pack(len(value)))
     return _described(value, contents) if isinstance(value, np.ndarray) else value
+
+
+def _required(key: Any) -> str | bytes:
+    """The key of a dict, if it can be decoded."""
+    if isinstance(key, (str, bytes)):
+        return key
+    raise TypeError(f"a dict with the key {key!r} can't be sent; strings and bytes are the keys that can")
 
 
 def _described(array: np.ndarray, contents: list[Part]) -> msgpack.ExtType:

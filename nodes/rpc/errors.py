@@ -11,10 +11,6 @@ class DeadlineExceeded(RpcError):
     """The server hasn't answered in time: it is starting, overloaded, stuck or gone."""
 
 
-class Cancelled(RpcError):
-    """The client was closed during the call."""
-
-
 class Untrusted(RpcError):
     """The server and this client don't have the same key."""
 

@@ -18,8 +18,9 @@ from typing import IO
 NAME = "boonta"
 FILE = "rpc.pem"  # In the run's folder, unless another place is chosen.
 LAST_LINE = b"-----END CERTIFICATE-----"
-DAY = datetime.timedelta(days=1)
-YEARS = 100  # A run may be resumed at any time, by machines whose clocks differ.
+# A key is valid for ever, as RFC 5280 (4.1.2.5) writes it, since machines' clocks differ, and some are years behind.
+FIRST = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+LAST = datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.timezone.utc)
 
 
 def make_once(file: pathlib.Path) -> None:
@@ -63,15 +64,14 @@ def new() -> bytes:
 
     private = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)])
-    now = datetime.datetime.now(datetime.timezone.utc)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(private.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - DAY)
-        .not_valid_after(now + 365 * YEARS * DAY)
+        .not_valid_before(FIRST)
+        .not_valid_after(LAST)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(private, hashes.SHA256())
     )

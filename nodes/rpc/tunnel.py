@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import pathlib
 import socket
 import ssl
@@ -18,12 +19,14 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 
-from boonta.nodes.rpc import keys
+from boonta.nodes.rpc import keys, wire
 
 CHUNK = 1 << 18  # Size in bytes of the buffer of one direction of a connection.
 CONNECT_S = 10.0  # Time for a connection, and for its handshake, after which the client tries again.
 LOST_S = 30.0  # Time without a sign of the other machine after which a connection ends.
 START_S = 30.0
+PAUSE_S = 0.5  # Time until an exit tries again to accept connections where it can't.
+FILES = 3  # Descriptors of a connection at the exit: its two sockets, and the server's where that is in the process.
 LOOPBACK = "127.0.0.1"
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -40,14 +43,15 @@ def open_entrance(path: pathlib.Path, address: str, key: str) -> None:
     Raises:
       OSError: the path can't be listened on, or the key can't be read.
     """
-    host, _, port = address.rpartition(":")
+    host, port = wire.host_and_port(address)
     context = keys.client_context(key)
 
     async def onward() -> Ends:
-        return await asyncio.open_connection(host, int(port), limit=CHUNK, ssl=context, server_hostname="")
+        return await asyncio.open_connection(host, port, limit=CHUNK, ssl=context, server_hostname="")
 
-    async def listen() -> asyncio.AbstractServer:
-        return await asyncio.start_unix_server(_joined_to(onward), path, limit=CHUNK)
+    async def listen() -> Awaitable[None]:
+        server = await asyncio.start_unix_server(functools.partial(_join, onward), path, limit=CHUNK)
+        return server.serve_forever()
 
     _start(f"the entrance {path}", listen)
 
@@ -68,22 +72,21 @@ def open_exit(listening: socket.socket, port: int, key: str) -> None:
     async def onward() -> Ends:
         return await asyncio.open_connection(LOOPBACK, port, limit=CHUNK)
 
-    async def listen() -> asyncio.AbstractServer:
-        return await asyncio.start_server(
-            _joined_to(onward), sock=listening, limit=CHUNK, ssl=context, ssl_handshake_timeout=CONNECT_S
-        )
+    async def listen() -> Awaitable[None]:
+        listening.setblocking(False)
+        return _accept(listening, context, onward)
 
     _start(f"the exit to port {port}", listen)
 
 
-def _start(name: str, listen: Callable[[], Awaitable[asyncio.AbstractServer]]) -> None:
-    """Runs a server in a thread of its own; returns once it listens."""
+def _start(name: str, listen: Callable[[], Awaitable[Awaitable[None]]]) -> None:
+    """Runs a server in a thread of its own; returns once it listens, and `listen` has returned what serves."""
     listens: concurrent.futures.Future[None] = concurrent.futures.Future()
 
     async def serve() -> None:
-        server = await listen()
+        serving = await listen()
         listens.set_result(None)
-        await server.serve_forever()
+        await serving
 
     def run() -> None:
         try:
@@ -100,29 +103,72 @@ def _start(name: str, listen: Callable[[], Awaitable[asyncio.AbstractServer]]) -
         raise OSError(f"a tunnel can't open {name}: {error}") from error
 
 
-def _joined_to(onward: Callable[[], Awaitable[Ends]]) -> Callable[..., Awaitable[None]]:
-    """The handler of a server's connections: it opens one onward for each, and joins the two until either ends."""
+async def _accept(listening: socket.socket, context: ssl.SSLContext, onward: Callable[[], Awaitable[Ends]]) -> None:
+    """Accepts connections and joins each to one onward; those without the key never take all of the room.
 
-    async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.closing(writer):
-            try:
-                further_reader, further_writer = await asyncio.wait_for(onward(), CONNECT_S)
-            except (OSError, asyncio.TimeoutError) as error:  # The client's connection ends, and it tries again.
-                if isinstance(error, ssl.SSLError):
-                    print(f"warning: a tunnel's other end has another key: {error}", file=sys.stderr, flush=True)
-                return
-            with contextlib.closing(further_writer):
-                for one in (writer, further_writer):
-                    _notice_loss(one.get_extra_info("socket"))
-                directions = {
-                    asyncio.ensure_future(_pump(reader, further_writer)),
-                    asyncio.ensure_future(_pump(further_reader, writer)),
-                }
-                _, left = await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
-                for direction in left:
-                    direction.cancel()
+    asyncio's own server would accept any number of callers at once, before they have proved anything.
+    """
+    room, handshakes = asyncio.Semaphore(wire.room(FILES)), asyncio.Semaphore(wire.HANDSHAKES)
+    serving: set[asyncio.Task[None]] = set()  # The event loop itself keeps weak references only.
 
-    return join
+    async def serve(connection: socket.socket) -> None:
+        try:
+            with contextlib.suppress(OSError):  # The caller has gone, or hasn't the key.
+                try:
+                    ends = await _secured(connection, context)
+                finally:
+                    handshakes.release()
+                await _join(onward, *ends)
+        finally:
+            room.release()
+
+    while True:
+        await room.acquire()
+        await handshakes.acquire()
+        try:
+            connection, _ = await asyncio.get_running_loop().sock_accept(listening)
+        except OSError:  # There are no more file descriptors.
+            handshakes.release()
+            room.release()
+            await asyncio.sleep(PAUSE_S)
+            continue
+        task = asyncio.ensure_future(serve(connection))
+        serving.add(task)
+        task.add_done_callback(serving.discard)
+
+
+async def _secured(connection: socket.socket, context: ssl.SSLContext) -> Ends:
+    """The streams of an accepted connection, once its caller has proved that it has the key."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(CHUNK)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await loop.connect_accepted_socket(
+        lambda: protocol, connection, ssl=context, ssl_handshake_timeout=CONNECT_S
+    )
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+async def _join(
+    onward: Callable[[], Awaitable[Ends]], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Opens a connection onward for one that was accepted, and joins the two until either ends."""
+    with contextlib.closing(writer):
+        try:
+            further_reader, further_writer = await asyncio.wait_for(onward(), CONNECT_S)
+        except (OSError, asyncio.TimeoutError) as error:  # The client's connection ends, and it tries again.
+            if isinstance(error, ssl.SSLError):
+                print(f"warning: a tunnel's other end has another key: {error}", file=sys.stderr, flush=True)
+            return
+        with contextlib.closing(further_writer):
+            for one in (writer, further_writer):
+                _notice_loss(one.get_extra_info("socket"))
+            directions = {
+                asyncio.ensure_future(_pump(reader, further_writer)),
+                asyncio.ensure_future(_pump(further_reader, writer)),
+            }
+            _, left = await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+            for direction in left:
+                direction.cancel()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import resource
 import select
 import socket
 import ssl
@@ -26,6 +27,9 @@ LARGE = 1 << 18  # Parts of a message of this many bytes are sent one by one: jo
 BACKLOG = 512
 WELCOME = b"\n"  # The byte that a server sends once it has accepted the caller's key.
 MAX_PATH = 107  # Limit of the bytes of a Unix socket's path.
+CONNECTIONS = 4096  # Limit of a server's connections; further callers wait in the kernel's queue.
+HANDSHAKES = 64  # Limit of those among them that haven't proved yet that they have the key.
+OWN_FILES = 256  # Files that connections leave to the rest of a process, so that it can save.
 
 
 class Ended(ConnectionError):
@@ -73,31 +77,63 @@ def listen(address: str) -> socket.socket:
     return listening
 
 
-def connect(address: str, context: ssl.SSLContext | None, timeout_s: float) -> socket.socket:
-    """A connection to the server at an address.
+def room(files: int = 1) -> int:
+    """The number of connections for which this process has file descriptors, of so many each.
+
+    The process's limit of open files is raised as far as they need it and the system lets it.
+    """
+    wanted = CONNECTIONS * files + OWN_FILES
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (wanted if limit == resource.RLIM_INFINITY else min(limit, wanted) for limit in limits)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, limits[1]))
+    return min(CONNECTIONS, max(hard - OWN_FILES, hard // 2) // files)
+
+
+def connect(address: str, context: ssl.SSLContext | None, end: float) -> socket.socket:
+    """A connection to the server at an address, made by the time `end`.
 
     Raises:
       OSError: there is no server, or it has another key.
     """
     path = path_of(address)
-    if path is None:
-        connection = socket.create_connection(host_and_port(address), timeout_s)
-    else:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection = _reached(*host_and_port(address), end) if path is None else socket.socket(socket.AF_UNIX)
     try:
-        connection.settimeout(timeout_s)
         if path is not None:
+            connection.settimeout(left_s(end))
             connection.connect(path)
             return connection
         be_prompt(connection)
         if context is not None:
+            _set_timeout(connection, end)
             connection = context.wrap_socket(connection)
+            _set_timeout(connection, end)
             if connection.recv(len(WELCOME)) != WELCOME:  # With TLS 1.3, a refusal comes with the first read.
                 raise Ended("the other side has closed the connection")
         return connection
     except BaseException:
         connection.close()
         raise
+
+
+def _reached(host: str, port: int, end: float) -> socket.socket:
+    """A connection to the first of a host's addresses at which somebody listens; each has its share of the time."""
+    failure = OSError(f"{host} has no address")
+    places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for i, (family, kind, protocol, _, place) in enumerate(places):
+        try:
+            connection = socket.socket(family, kind, protocol)
+        except OSError as error:  # This machine has no addresses of that family.
+            failure = error
+            continue
+        try:
+            connection.settimeout(left_s(end) / (len(places) - i))
+            connection.connect(place)
+            return connection
+        except OSError as error:
+            connection.close()
+            failure = error
+    raise failure
 
 
 def be_prompt(connection: socket.socket) -> None:
@@ -149,25 +185,25 @@ def require_sendable(message: Message) -> Message:
     return message
 
 
-def send(connection: socket.socket, message: Message) -> None:
-    """Sends a message; raises OSError if the connection has failed, or its timeout passed."""
+def send(connection: socket.socket, message: Message, end: float) -> None:
+    """Sends a message; raises OSError if the connection has failed, or it isn't sent by the time `end`."""
     size = _size(message)
-    if size < LARGE:
-        connection.sendall(b"".join((LENGTH.pack(size), *message)))
-        return
     first, *rest = message
-    connection.sendall(LENGTH.pack(size) + first)
-    for part in rest:
-        connection.sendall(part)
+    parts = [LENGTH.pack(size) + first, *rest] if size >= LARGE else [b"".join((LENGTH.pack(size), *message))]
+    for part in parts:
+        left = memoryview(part)
+        while left:  # With TLS, `sendall` would give each 16 KB all of the time.
+            _set_timeout(connection, end)
+            left = left[connection.send(left) :]
 
 
-def receive(connection: socket.socket, timeout_s: float | None, rest_s: float | None = None) -> memoryview:
+def receive(connection: socket.socket, end: float | None, rest_s: float | None = None) -> memoryview:
     """Receives a message.
 
     Args:
       connection: the connection, on which nothing may follow the message.
-      timeout_s: time until its first byte; None waits for ever.
-      rest_s: time for the rest from then on; None is the rest of `timeout_s`.
+      end: the time until which it may take; None waits for ever.
+      rest_s: time for all but its first byte, in the place of `end`.
 
     Raises:
       Ended: the other side has closed the connection.
@@ -175,8 +211,7 @@ def receive(connection: socket.socket, timeout_s: float | None, rest_s: float | 
       ValueError: it is too long, or something follows it.
       OSError: the connection has failed.
     """
-    end = None if timeout_s is None else time.monotonic() + timeout_s
-    connection.settimeout(timeout_s)
+    connection.settimeout(None if end is None else left_s(end))
     first = connection.recv(CHUNK)
     end = end if rest_s is None else time.monotonic() + rest_s
     while first and len(first) < LENGTH.size:
@@ -204,9 +239,14 @@ def _size(message: Message) -> int:
     return sum(map(len, message))
 
 
+def left_s(end: float) -> float:
+    """Seconds until a time, at least a millisecond, in which what is there at once succeeds."""
+    return max(1e-3, end - time.monotonic())
+
+
 def _set_timeout(connection: socket.socket, end: float | None) -> None:
     if end is not None:
         left = end - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the message was cut short")
+            raise TimeoutError("timed out")
         connection.settimeout(left)

@@ -11,12 +11,14 @@ import pytest
 from boonta.deploy import core, program
 from boonta.nodes import metrics
 from boonta.nodes.monitor import Monitor
+from boonta.nodes.rpc import wire
 from boonta.programs.wiring.command_line.arguments import split_flags
 from boonta.programs.wiring.joining import with_joined
 from boonta.programs.wiring.launch import group
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder.provenance import ROOT
+from boonta.tests.helpers.apart import free_ports
 
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 TINY = LIGHT.parent / "tiny_program.py"
@@ -268,6 +270,20 @@ def test_replay_servers_on_one_host_listen_apart_behind_their_tunnels(monkeypatc
             seen = tunnelled.Route(task, tasks, "rpc.pem").open(addresses)
             assert seen[task.name] == f"localhost:{exits[-1]}"
     assert len(set(exits)) == 2 and not set(exits) & {port for task in tasks for port in task.ports}
+
+
+def test_the_exit_of_a_tunnel_listens_where_other_servers_do(monkeypatch):
+    from boonta.deploy import tunnelled
+
+    monkeypatch.setattr(tunnelled.network, "library", lambda: "library.so")
+    monkeypatch.delenv(tunnelled.EXIT, raising=False)
+    tasks = core.plan(program.build(DQN, ["catch"]).program, free_ports(6))
+    (task,) = (task for task in tasks if task.label == "replay")
+    with socket.socket(fileno=int(tunnelled.confined(task)[tunnelled.EXIT])) as listening:
+        with contextlib.closing(wire.listen(":0")) as other:
+            assert listening.family == other.family
+        with pytest.raises(OSError, match=f"port {task.ports[0]} for replay is in use here; choose another"):
+            tunnelled.confined(task)
 
 
 def test_replay_servers_that_can_not_share_the_tables_are_refused():

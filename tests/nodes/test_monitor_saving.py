@@ -20,7 +20,7 @@ def test_a_snapshot_that_is_asked_for_is_told_to_all(tmp_path):
     monitor = Monitor("monitor", str(tmp_path), StopRule())
     monitor.start()
     assert monitor.beat(report("replay"))["snapshot_request"] == (0, 0)
-    for number in (7, 7):
+    for number in (0, 0, 7, 7):  # A call that wasn't answered in time is repeated.
         monitor.request_snapshot(number)
     assert monitor.beat(report("replay"))["snapshot_request"] == (2, 7)
 

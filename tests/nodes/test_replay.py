@@ -114,6 +114,14 @@ def test_a_port_in_use_is_named(agent, tmp_path):
             replay.Replay("replay", Address(port), agent, Catch().spec, str(tmp_path)).start()
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_a_port_that_is_in_use_for_ipv6_alone_is_refused():
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"port {port} for the replay server is in use"):
+            replay.require_free(port, "the replay server")
+
+
 def test_a_port_on_which_one_has_just_listened_is_free():
     """The connection that the server closed first stays in the kernel's table for a minute."""
     with socket.socket() as listening, socket.socket() as client:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from concurrent import futures
 
 import jax
@@ -10,12 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from boonta.agents.base import Table
 from boonta.nodes import variables
+from boonta.nodes.acting.refresh import Refresh
 from boonta.nodes.inference import Inference
+from boonta.nodes.learning.publishing import Publisher
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.errors import DeadlineExceeded
 from boonta.nodes.rpc.server import Server
-from boonta.nodes.variables import Publisher, VariableClient, VariableServer, pack, unpack
+from boonta.nodes.tables.freshness import Allowance
+from boonta.nodes.variables import VariableClient, VariableServer, pack, unpack
 from boonta.tests.helpers.deadline import DEADLINE_S
 
 PARAMS = {"net/~/linear": {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros(3, np.float32)}}
@@ -111,6 +117,58 @@ def test_a_server_that_is_away_is_waited_for():
     assert client.poll(0.0)
     server.calls = 1
     assert client.poll(0.0) and client.snapshot()[0] == 7
+
+
+class Hanging(VariableServer):
+    """Doesn't answer the second call, and later ones only once it is `back`."""
+
+    def __init__(self):
+        super().__init__("variables")
+        self.back = threading.Event()
+        self.callers: list[int] = []
+
+    def get(self, have):
+        self.callers.append(threading.get_ident())
+        if len(self.callers) == 2:
+            raise DeadlineExceeded
+        if len(self.callers) > 2:
+            self.back.wait(60.0)
+        return super().get(have)
+
+
+def test_who_has_params_acts_with_them_while_the_server_is_away_and_gets_newer_ones_once_it_is_back():
+    server = Hanging()
+    server.put(7, pack(PARAMS))
+    client = VariableClient(server, PARAMS)
+    table = Table("fresh", "queue", sequence_length=5, period=5, size=100, batch_size=4, max_staleness=0)
+    bounded = Refresh(table, None, Allowance(table, 4, lambda: 0.0))
+    assert client.poll(0.0) and bounded.allowed(client.snapshot(), 0.0) is not None
+    server.put(8, pack(PARAMS))
+    for _ in range(100):
+        assert client.poll(0.0) and client.snapshot()[0] == 7
+        assert bounded.allowed(client.snapshot(), 0.0) is None  # Whoever needs fresh params still waits for them.
+    assert len(server.callers) == 3  # One call at a time waits beside.
+    server.back.set()
+    end = time.monotonic() + DEADLINE_S
+    while client.snapshot()[0] == 7:
+        assert client.poll(0.0) and time.monotonic() < end
+    assert bounded.allowed(client.snapshot(), 0.0) is not None
+    client.poll(0.0)
+    assert server.callers[-1] == threading.get_ident()  # All is as before.
+
+
+def test_what_fails_beside_is_raised_where_params_are_polled():
+    server = Away(calls=0)
+    server.put(7, pack(PARAMS))
+    client = VariableClient(server, PARAMS)
+    client.poll(0.0)
+    server.calls = 1
+    client.poll(0.0)
+    server.put(8, pack({"other": np.zeros(1)}))
+    end = time.monotonic() + DEADLINE_S
+    with pytest.raises(ValueError, match="params don't fit the network"):
+        while client.poll(0.0):
+            assert time.monotonic() < end
 
 
 def test_a_learner_that_stops_waits_no_longer():

@@ -18,8 +18,9 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.hosts.placement import Placed
 from boonta.nodes.learner import Learner
+from boonta.nodes.learning.publishing import Publisher
 from boonta.nodes.tables.queue import QueueTable
-from boonta.nodes.variables import Colocated, DeviceVariables, Publisher, VariableServer, pack
+from boonta.nodes.variables import Colocated, DeviceVariables, VariableServer, pack
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.clock import Clock
 
@@ -116,8 +117,7 @@ def test_a_refresh_that_cannot_be_is_refused(agent, variables):
         actor(agent, variables, None, refresh_every=0)
     with pytest.raises(ValueError, match="refresh_every is 3, but an inference node acts for it"):
         actor(agent, Remote(None), None, refresh_every=3)
-    device = jax.devices()[0]
-    lock_step = Colocated(DeviceVariables([device]), device, LockStep(1, 1, 4, 4))
+    lock_step = Colocated(DeviceVariables(jax.devices()[:1]), jax.devices()[0], LockStep(1, 1, 4, 4))
     with pytest.raises(ValueError, match="refresh_every is 3; in lock-step params change where a sequence has ended"):
         actor(agent, lock_step, None, refresh_every=3)
 

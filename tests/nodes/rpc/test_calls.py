@@ -16,7 +16,7 @@ import pytest
 
 from boonta.nodes.rpc import wire
 from boonta.nodes.rpc.client import Client
-from boonta.nodes.rpc.errors import Cancelled, DeadlineExceeded, Failed
+from boonta.nodes.rpc.errors import DeadlineExceeded, Failed
 from boonta.nodes.rpc.server import Server
 from boonta.nodes.watch.calls import answered
 
@@ -217,25 +217,6 @@ def test_more_calls_than_the_limit_wait_for_their_turn_and_those_given_up_are_ne
         over.set()  # Since then it may not have looked.
         assert all(call.result(LONG_S) for call in [*working, waiting])
     assert sorted(ran) == ["a", "b", "c"]
-
-
-def test_a_client_that_is_closed_cancels_its_calls(address):
-    begun, over = threading.Event(), threading.Event()
-
-    def work():
-        begun.set()
-        return over.wait(LONG_S)
-
-    with Server(address, {"work": work}), futures.ThreadPoolExecutor() as pool:
-        client = Client(address, LONG_S)
-        calling = pool.submit(client.work)
-        assert begun.wait(LONG_S)
-        client.close()
-        with pytest.raises(Cancelled, match="'work'"):
-            calling.result(LONG_S)
-        with pytest.raises(Cancelled):
-            client.work()
-        over.set()
 
 
 def test_a_forked_process_has_a_connection_of_its_own(address):

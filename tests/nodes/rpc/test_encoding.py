@@ -18,7 +18,8 @@ from boonta.tests.helpers.fuzzing import QUICK
 
 NUMBERS = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False)
 SCALARS = NUMBERS | st.text() | st.binary()
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+KEYS = st.text() | st.binary()
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner), max_leaves=20)
 ARRAYS = arrays.arrays(
     st.sampled_from([name for name in encoding.NAMES if not name.startswith("complex")]),
     arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4),
@@ -78,6 +79,12 @@ REFUSED = {
 def test_other_values_are_refused_with_their_type(name):
     with pytest.raises(TypeError, match="can't be sent"):
         encoding.encode({"a": [REFUSED[name]]})
+
+
+@pytest.mark.parametrize("key", [1, 1.5, True, None, ("a", 1), np.int32(1)])
+def test_keys_that_could_not_be_decoded_are_refused_with_what_can(key):
+    with pytest.raises(TypeError, match=r"a dict with the key .* can't be sent; strings and bytes are the keys"):
+        encoding.encode([{"a": {key: 2}}])
 
 
 def test_large_bytes_arrive_among_arrays_wherever_they_are():

@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import pytest
+from cryptography import x509
 
 from boonta.nodes.rpc import encoding, keys, wire
 from boonta.nodes.rpc.client import Client
@@ -115,6 +116,11 @@ def test_one_that_connects_and_says_nothing_keeps_nobody_waiting(key):
 
 def test_only_its_owner_can_read_a_key(key):
     assert pathlib.Path(key).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_is_valid_for_machines_whose_clocks_are_years_apart():
+    certificate = x509.load_pem_x509_certificate(keys.new())
+    assert certificate.not_valid_before_utc.year == 1970 and certificate.not_valid_after_utc.year == 9999
 
 
 def test_a_key_that_is_there_stays(key):

@@ -8,10 +8,11 @@ import socket
 import socketserver
 import tempfile
 import threading
+import time
 
 import pytest
 
-from boonta.nodes.rpc import keys, tunnel
+from boonta.nodes.rpc import keys, tunnel, wire
 
 LONG_S = 60.0
 
@@ -147,6 +148,44 @@ def test_whoever_has_no_key_does_not_reach_the_server(folder, key, server):
     tunnel.open_entrance(folder / "in", f"localhost:{port}", key)
     with connect(folder / "in") as connection:
         assert echoed(connection, b"still here") == b"still here"
+
+
+def test_whoever_has_no_key_takes_a_few_connections_and_no_more(key, server, monkeypatch):
+    monkeypatch.setattr(wire, "HANDSHAKES", 2)
+    monkeypatch.setattr(tunnel, "CONNECT_S", 2.0)
+    secured, numbers = tunnel._secured, [0]
+
+    async def counted(*arguments):
+        numbers.append(numbers[-1] + 1)
+        try:
+            return await secured(*arguments)
+        finally:
+            numbers.append(numbers[-1] - 1)
+
+    monkeypatch.setattr(tunnel, "_secured", counted)
+    place, got, end = ("127.0.0.1", opened_exit(server.server_address[1], key)), b"", time.monotonic() + LONG_S
+    with contextlib.ExitStack() as strangers:
+        for _ in range(6):
+            strangers.enter_context(socket.create_connection(place, LONG_S))
+        while got != b"here":  # On a busy machine a handshake may take too long.
+            assert time.monotonic() < end
+            with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+                connection = stack.enter_context(socket.create_connection(place, LONG_S))
+                ours = stack.enter_context(keys.client_context(key).wrap_socket(connection))
+                ours.sendall(b"here")
+                got = ours.recv(4)
+    assert max(numbers) == 2
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_an_exit_is_reached_by_both_families(folder, key, server):
+    listening = wire.listen(":0")
+    port = listening.getsockname()[1]
+    tunnel.open_exit(listening, server.server_address[1], key)
+    for host in ("127.0.0.1", "[::1]"):
+        tunnel.open_entrance(folder / host, f"{host}:{port}", key)
+        with connect(folder / host) as connection:
+            assert echoed(connection, b"here") == b"here"
 
 
 def test_bad_keys_and_paths_are_refused_at_once(folder, key):

@@ -6,6 +6,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -57,6 +58,14 @@ def test_what_is_no_call_hurts_no_other(address, name):
             while stranger.recv(1 << 16):
                 pass
         assert Client(address, LONG_S).echo(1) == [1]
+
+
+@pytest.mark.parametrize("name", [name for name in NOT_OURS if name.startswith(("no ", "a call "))])
+def test_a_message_that_is_no_call_is_answered_with_an_error(address, name):
+    with Server(address, {"echo": echo}), wire.connect(address, None, time.monotonic() + LONG_S) as stranger:
+        stranger.sendall(NOT_OURS[name])
+        done, kind, _ = encoding.decode(wire.receive(stranger, time.monotonic() + LONG_S))
+        assert not done and kind in ("ExtraData", "ValueError", "TypeError", "AttributeError")
 
 
 def test_a_message_that_is_too_large_is_refused_where_it_is_sent(address, monkeypatch):

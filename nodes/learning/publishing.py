@@ -1,0 +1,59 @@
+"""How a learner publishes its params."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from boonta.agents.base import Nest
+from boonta.nodes.variables import DeviceVariables, pack
+from boonta.nodes.watch.calls import answered
+
+
+class Publisher:
+    """Publishes a learner's params: to `DeviceVariables` as they are, to a variable server as bytes.
+
+    A variable server that has been started again has lost its params. It gets them again from `renew`, since it may be
+    long until the learner publishes the next: it may wait for the data of actors that wait for params.
+
+    Args:
+      variables: handle of the variable server, or `DeviceVariables`; None if another learner publishes the same.
+      stopping: whether the learner is to stop.
+    """
+
+    def __init__(self, variables: Any, stopping: Callable[[], bool]):
+        self._variables = variables
+        self._stopping = stopping
+        self._newest: tuple[int, bytes] = (-1, b"")
+        self._sending = threading.Lock()
+
+    def put(self, version: int, params: Nest) -> None:
+        """Publishes params; waits for a variable server that is away."""
+        if isinstance(self._variables, DeviceVariables):
+            self._variables.put(version, params)
+        if isinstance(self._variables, DeviceVariables) or self._variables is None:
+            return
+        with self._sending:
+            self._newest = version, pack(jax.device_get(params))
+            self._send()
+
+    def renew(self) -> None:
+        """Publishes the newest params again if the variable server doesn't have them."""
+        if isinstance(self._variables, DeviceVariables) or self._variables is None:
+            return
+        with self._sending:
+            version = self._newest[0]
+            found = answered(self._variables.get, version)
+            if found is not None and found[0] != version:
+                self._send()
+
+    def _send(self) -> None:
+        def put() -> bool:
+            self._variables.put(*self._newest)
+            return True
+
+        while not answered(put) and not self._stopping():
+            pass
