@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from jax.sharding import NamedSharding
 
-from boonta.nodes.hosts.coordination import Hosts, place
+from boonta.nodes.hosts.arrays import place
+from boonta.nodes.hosts.coordination import Hosts
 
 if TYPE_CHECKING:
     from boonta.nodes.base import Node
