@@ -12,7 +12,7 @@ import pytest
 
 from boonta.envs.catch import Catch
 from boonta.nodes.base import AWAY_S, Node, Stopped
-from boonta.nodes.hosts import coordination, learners
+from boonta.nodes.hosts import agreement, coordination, learners
 from boonta.nodes.hosts.agreement import LOST, encode
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.learners import SeveralLearners, Uncounted
@@ -206,7 +206,7 @@ def test_meeting_the_others_is_connecting(posts, monkeypatch):
 
 def test_an_update_that_takes_long_waits_for_the_other_learners(posts, joins, monkeypatch):
     """Whose actors may be away for hours; a wait has no limit, and an update has one."""
-    monkeypatch.setattr(learners, "UPDATE_S", -1.0)
+    monkeypatch.setattr(agreement, "UPDATE_S", -1.0)
     (one, node), update = joined(0), futures.Future()
     waiting = futures.ThreadPoolExecutor(1).submit(one.settle, node, update)
     until = time.monotonic() + DEADLINE_S
@@ -222,7 +222,7 @@ def test_an_update_that_takes_long_waits_for_the_other_learners(posts, joins, mo
 
 
 def test_a_learner_waits_for_the_others_as_long_as_actors_may_be_away(posts, joins, monkeypatch):
-    monkeypatch.setattr(learners, "UPDATE_S", -1.0)
+    monkeypatch.setattr(agreement, "UPDATE_S", -1.0)
     one, node = joined(0)
     deadlines: list[float] = []
     monkeypatch.setattr(node, "wait_for", lambda what, poll, deadline_s=0.0: deadlines.append(deadline_s) or True)
