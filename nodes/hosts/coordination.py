@@ -31,13 +31,14 @@ import jax
 from jax._src import distributed, xla_bridge
 from jax._src.lib import _jax
 
-from boonta.nodes.watch.calls import in_thread
+from boonta.nodes.watch.calls import in_thread, polled
+from boonta.nodes.watch.program_end import SAVING_S
 
 SILENT_S = 10  # Time without a heartbeat after which a process counts as dead, and the others end.
 BEAT_S = 2
 JAX_LATER_S = 60  # JAX kills the process silently at its own deadline, so ours must come first.
 ALIKE_S = 60.0  # Deadline for the others to publish what they were built from.
-LEAVE_S = 60  # Deadline for the others to finish their work, too.
+LEAVE_S = SAVING_S + 60.0  # Deadline for the others to finish their work and save, too.
 FAIL_S = 8.0  # Deadline for the others to end after a failure, whose cause they print.
 EXIT_S = 2.0  # Time for a process that has nothing left to do to be gone.
 
@@ -104,26 +105,33 @@ class Hosts:
         self._require_alike(built_from)
         self._require_shared(pathlib.Path(folder))
 
-    def leave(self, code: int) -> None:
-        """Waits until this process may end: if it has done its work (code 0), until the others have done theirs.
+    def leave(self, agreed: bool) -> None:
+        """Parts from the other hosts, and waits until this one may; where they haven't met, it does nothing.
 
-        After a failure the first one waits for the others, though not for long: once its coordinator is gone, JAX kills
-        them, before they can print why they end.
+        JAX kills a process, even one that saves, once another has been gone for `SILENT_S`, or the first one has ended.
+        So hosts that have agreed to end part when all of them have done their work. A host that fails by itself is gone
+        at once, which ends the others; only the first one gives them time to print why they end.
+
+        Args:
+          agreed: whether all hosts end, because they have agreed to, or the work is done.
         """
-        if code == 0:
-            jax.distributed.shutdown()  # It waits for all hosts.
-        elif _met.is_set():
-            with contextlib.suppress(OSError, RuntimeError, concurrent.futures.TimeoutError):  # Others may be gone.
-                in_thread(self._await_others if self.first else self._post_end).result(FAIL_S)
-            if self.first:
-                time.sleep(EXIT_S)
+        if not _met.is_set():
+            return
+        _met.clear()
+        deadline_s = LEAVE_S if agreed else FAIL_S
+        with contextlib.suppress(OSError, RuntimeError):  # Others may be gone.
+            polled(in_thread(lambda: self._part(agreed, deadline_s)), deadline_s + EXIT_S)
+        if self.first and not agreed:
+            time.sleep(EXIT_S)
 
-    def _post_end(self) -> None:
-        post(f"ended/{self.index}", "")
-
-    def _await_others(self) -> None:
-        for other in range(1, self.number):
-            _read(f"ended/{other}", other, FAIL_S)
+    def _part(self, agreed: bool, deadline_s: float) -> None:
+        post(f"ended/{self.index}", "agreed" if agreed else "failed")
+        if not (agreed or self.first):
+            return
+        end = time.monotonic() + deadline_s
+        ends = [_read(f"ended/{i}", i, max(0.0, end - time.monotonic())) for i in range(self.number)]
+        if "failed" not in ends:  # One that has failed doesn't come.
+            jax.distributed.shutdown()  # It waits for all, who do this now, and JAX misses none of them afterwards.
 
     def _await_coordinator(self) -> None:
         """Waits until the first host listens: JAX would kill the process without naming the host that is missing."""
@@ -214,7 +222,7 @@ def _initialize(hosts: Hosts) -> None:
     if hosts._is_local:  # Otherwise JAX listens on every interface.
         settings["coordinator_bind_address"] = hosts.coordinator
     if "heartbeat_timeout_seconds" in inspect.signature(jax.distributed.initialize).parameters:
-        settings |= {"heartbeat_timeout_seconds": SILENT_S, "shutdown_timeout_seconds": LEAVE_S}
+        settings["heartbeat_timeout_seconds"] = SILENT_S
     else:
         for side in ("service", "client"):
             settings |= {f"{side}_heartbeat_interval_seconds": BEAT_S}

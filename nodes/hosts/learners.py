@@ -27,7 +27,6 @@ from boonta.nodes.watch.calls import in_thread, polled
 OTHERS = "the other learners"  # What a learner waits for, in the monitor's lines.
 PATIENCE_S = 1.0  # Time without data, for a learner that is asked to end, until it makes do with its last batch.
 OWN_COUNTS = ("stale_sequences",)  # Counters of what each learner draws.
-LEAVE_S = 8.0  # Time for the others to be done, too; after it the process ends without them.
 NOTHING = HostReport(0, 0, 0, 0, 0, float("nan"), 0, 0, 0, 0)  # The counters are the one monitor's.
 
 
@@ -140,13 +139,10 @@ class SeveralLearners(SeveralHosts):
         return explained
 
     def leave(self, failed: bool) -> None:
-        """See `Agreement.leave`."""
-        if failed:
-            self._part.hosts.leave(1)
-        elif self._joined:
-            left = threading.Thread(target=jax.distributed.shutdown, daemon=True)
-            left.start()
-            left.join(LEAVE_S)
+        """See `Agreement.leave`. The others wait until the first one has written its best checkpoint."""
+        if self._learner is not None and (failed or self._joined):
+            with self._learner.stopwatch(f"waiting for {OTHERS}"):
+                self._part.hosts.leave(self._part.agreed or not failed)
 
     def _post(self, has_batch: bool) -> None:
         coordination.post(f"has_batch/{self._part.hosts.index}", str(int(has_batch)))
