@@ -13,7 +13,6 @@ at which CPUs meet is chosen by `xla_bridge`: no JAX has a public way.
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -31,6 +30,7 @@ import jax
 from jax._src import distributed, xla_bridge
 from jax._src.lib import _jax
 
+from boonta.nodes.rpc.wire import host_and_port, listen
 from boonta.nodes.watch.calls import in_thread, polled
 from boonta.nodes.watch.program_end import SAVING_S
 
@@ -68,7 +68,7 @@ class Hosts:
             raise ValueError(
                 f"hosts.index is {self.index}; it must be at least 0 and below hosts.number, {self.number}"
             )
-        if self.number > 1 and not self.coordinator.rpartition(":")[2].isdigit():
+        if self.number > 1 and not all(self._place):
             raise ValueError(f"hosts.coordinator is {self.coordinator!r}; {self.number} hosts need it, as HOST:PORT")
 
     @property
@@ -77,9 +77,17 @@ class Hosts:
         return self.index == 0
 
     @property
+    def _place(self) -> tuple[str, int]:
+        """The coordinator's host and port; empty and 0 if it isn't HOST:PORT."""
+        try:
+            return host_and_port(self.coordinator)
+        except ValueError:
+            return "", 0
+
+    @property
     def _is_local(self) -> bool:
         """Whether the hosts are processes of one machine."""
-        return self.coordinator.startswith(("127.0.0.1:", "localhost:"))
+        return self._place[0] in ("127.0.0.1", "localhost")
 
     def join(self, built_from: str, folder: str) -> None:
         """Connects to the other hosts, if there are any. It must be called before JAX looks for devices.
@@ -89,14 +97,17 @@ class Hosts:
           folder: the run's folder, which all hosts must share.
 
         Raises:
-          OSError: the coordinator can't be reached, not all hosts come, or the folder isn't shared.
+          OSError: the coordinator can't be reached, or its port is in use, not all hosts come, or the folder isn't
+            shared.
           ValueError: a host is built from something else.
         """
         if self.number == 1:
             return
         wait = f"waits up to {self.reach_s:.0f} s for {self.number} hosts"
         print(f"host {self.index} {wait} at {self.coordinator}", flush=True)
-        if not self.first:
+        if self.first:
+            self._require_free()
+        else:
             self._await_coordinator()
         jax.config.update("jax_cpu_collectives_implementation", "gloo")  # Devices of another kind have their own.
         self._meet()
@@ -133,13 +144,19 @@ class Hosts:
         if "failed" not in ends:  # One that has failed doesn't come.
             jax.distributed.shutdown()  # It waits for all, who do this now, and JAX misses none of them afterwards.
 
+    def _require_free(self) -> None:
+        """Raises OSError if something listens at the coordinator's port: JAX would crash, without a message."""
+        try:
+            listen(self.coordinator).close()
+        except OSError as error:
+            raise OSError(f"hosts.coordinator {self.coordinator} can't listen on this host: {error}") from error
+
     def _await_coordinator(self) -> None:
         """Waits until the first host listens: JAX would kill the process without naming the host that is missing."""
-        host, _, port = self.coordinator.rpartition(":")
         end = time.monotonic() + self.reach_s
         while True:
             try:
-                return socket.create_connection((host, int(port)), timeout=1.0).close()
+                return socket.create_connection(self._place, timeout=1.0).close()
             except OSError as error:
                 if time.monotonic() > end:
                     raise OSError(
@@ -149,14 +166,11 @@ class Hosts:
 
     def _meet(self) -> None:
         """Joins JAX's coordination in another thread: if a host doesn't come, JAX may never return."""
-        met = in_thread(lambda: _initialize(self))
-        try:
-            met.result(self.reach_s)
-            _met.set()
-        except concurrent.futures.TimeoutError:
+        if not polled(in_thread(lambda: _initialize(self)), self.reach_s):
             raise OSError(
                 f"hosts.number is {self.number}, but not all came to {self.coordinator} in {self.reach_s:.0f} s"
-            ) from None
+            )
+        _met.set()
 
     def _require_alike(self, built_from: str) -> None:
         post(f"built_from/{self.index}", built_from)
@@ -258,9 +272,10 @@ def posted(key: str) -> str | None:
 
 
 def _read(key: str, host: int, deadline_s: float = ALIKE_S) -> str:
-    """Waits for a value that a host posts."""
+    """Waits for a value that a host posts; raises OSError if it doesn't come."""
     assert distributed.global_state.client is not None
     try:
         return distributed.global_state.client.blocking_key_value_get(f"boonta/{key}", int(1000 * deadline_s))
     except RuntimeError as error:
-        raise OSError(f"host {host} has not posted {key} within {deadline_s:.0f} s: {error}") from error
+        late = f" within {deadline_s:.0f} s" if "DEADLINE_EXCEEDED" in str(error) else ""
+        raise OSError(f"host {host} has not posted {key}{late}: {error}") from error

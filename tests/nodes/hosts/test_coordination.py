@@ -1,12 +1,14 @@
-"""How hosts part, and who waits for whom."""
+"""How hosts meet and part: what is refused, who waits for whom, and what of JAX's errors is shown."""
 
 from __future__ import annotations
 
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import threading
+import types
 from concurrent import futures
 
 import jax
@@ -120,3 +122,44 @@ def test_no_host_is_killed_while_the_first_one_saves_for_longer_than_jax_does_wi
         for process in processes:
             process.kill()
             process.wait()
+
+
+@pytest.mark.parametrize("on", ["127.0.0.1", ""])
+def test_a_coordinators_port_that_is_in_use_is_named(tmp_path, on):
+    with socket.create_server((on, 0)) as taken:
+        place = f"{on or 'here'}:{taken.getsockname()[1]}"
+        with pytest.raises(OSError, match=rf"hosts.coordinator {place} can't listen on this host: .*in use"):
+            Hosts(place, 2, 0, reach_s=1.0).join("", str(tmp_path))
+
+
+def test_a_coordinators_ipv6_address_is_reached_without_its_brackets(monkeypatch):
+    asked: list[object] = []
+    connection = types.SimpleNamespace(close=lambda: None)
+    monkeypatch.setattr(socket, "create_connection", lambda place, timeout: asked.append(place) or connection)
+    Hosts("[::1]:20000", 2, 1)._await_coordinator()
+    assert asked == [("::1", 20000)]
+
+
+def test_what_keeps_jax_from_meeting_is_not_taken_for_hosts_that_do_not_come(monkeypatch):
+    def fail(hosts: Hosts) -> None:
+        raise futures.TimeoutError("a lookup of the name timed out")
+
+    monkeypatch.setattr(coordination, "_initialize", fail)
+    with pytest.raises(futures.TimeoutError, match="a lookup of the name timed out"):
+        Hosts("here:1", 2, 0)._meet()
+    assert not coordination._met.is_set()
+
+
+@pytest.mark.parametrize(("error", "message"), [
+    ("DEADLINE_EXCEEDED: no key", "host 1 has not posted mark within 7 s: DEADLINE_EXCEEDED: no key"),
+    ("UNAVAILABLE: socket closed", "host 1 has not posted mark: UNAVAILABLE: socket closed"),
+])  # fmt: skip
+def test_a_value_that_does_not_come_is_late_only_if_time_has_passed(monkeypatch, error, message):
+    def get(key: str, timeout_ms: int) -> str:
+        raise RuntimeError(error)
+
+    state = types.SimpleNamespace(client=types.SimpleNamespace(blocking_key_value_get=get))
+    monkeypatch.setattr(coordination.distributed, "global_state", state)
+    with pytest.raises(OSError) as raised:
+        coordination._read("mark", 1, 7.0)
+    assert str(raised.value) == message

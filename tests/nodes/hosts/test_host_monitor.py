@@ -194,6 +194,11 @@ def test_a_failure_ends_a_hosts_nodes_at_once(tmp_path):
     ({"coordinator": "a:1", "number": 2, "index": 2}, "hosts.index is 2; it must be at least 0 and below hosts.number"),
     ({"number": 2}, "hosts.coordinator is ''; 2 hosts need it, as HOST:PORT"),
     ({"coordinator": "a:b", "number": 2}, "hosts.coordinator is 'a:b'; 2 hosts need it, as HOST:PORT"),
+    ({"coordinator": "1234", "number": 2}, "hosts.coordinator is '1234'; 2 hosts need it, as HOST:PORT"),
+    ({"coordinator": ":1234", "number": 2}, "hosts.coordinator is ':1234'; 2 hosts need it, as HOST:PORT"),
+    ({"coordinator": "a:0", "number": 2}, "hosts.coordinator is 'a:0'; 2 hosts need it, as HOST:PORT"),
+    ({"coordinator": "a:99999", "number": 2}, "hosts.coordinator is 'a:99999'; 2 hosts need it, as HOST:PORT"),
+    ({"coordinator": "a:²", "number": 2}, "hosts.coordinator is 'a:²'; 2 hosts need it, as HOST:PORT"),
 ])  # fmt: skip
 def test_hosts_that_cannot_be_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
