@@ -44,7 +44,8 @@ from boonta.agents import impala
 from boonta.agents.groups import Torso
 from boonta.benchmarks import timing
 from boonta.benchmarks.sebulba import START_S, require_working, running, warm_up
-from boonta.nodes.hosts.coordination import Hosts, place
+from boonta.nodes.hosts.arrays import place
+from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.placement import Placement, make_mesh
 from boonta.nodes.rpc.wire import free_port
 from boonta.nodes.watch.ending import end_now

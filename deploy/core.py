@@ -20,7 +20,7 @@ from boonta.deploy.ending import Ending
 from boonta.nodes import metrics
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import require_free
-from boonta.nodes.rpc.wire import UNIX
+from boonta.nodes.rpc.wire import UNIX, host_and_port
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.several import meeting
@@ -193,10 +193,9 @@ def run(
     from boonta.programs.wiring.interpreters import alone
 
     servers = alone.servers_of(launchable, task.name)
-    if route is None:
+    if route is None or not route.is_exit:  # An exit listens already.
         _require_free(task)
-    else:
-        servers = route.beyond(servers)
+    servers = servers if route is None else route.beyond(servers)
     with metrics.before_nodes(metrics.CONNECTING):
         _await_servers(servers, task, reach_s)
     lone = alone.lone(launchable, task.name)
@@ -238,10 +237,9 @@ def _await_servers(servers: Sequence[str], task: Task, reach_s: float) -> None:
     for address in servers:
         if address.startswith(UNIX):  # It is there before any node can join.
             continue
-        host, _, port = address.rpartition(":")
         while True:
             try:
-                socket.create_connection((host, int(port)), timeout=POLL_S).close()
+                socket.create_connection(host_and_port(address), timeout=POLL_S).close()
                 break
             except OSError as error:
                 if time.monotonic() > end:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import sys
 import threading
 from types import FrameType
@@ -31,15 +32,28 @@ class Ending:
         self._stop = stop
         self._signal = 0
         self.error = ""  # The exception that the node raised.
+        self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()  # Of all queues the one for signal handlers.
+        self._heeding = threading.Thread(target=self._heed_all, daemon=True)
+        self._heeding.start()
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Handles a signal. All that takes a lock is left to a thread: the code that is interrupted may hold it."""
         del frame
+        if self._task.is_dispensable and not self._instance.ending:
+            # At once: the signal may have ended what the node needs, too, so that it fails before the thread wakes.
+            self._instance.leaving = self._instance.leaving or not self._instance.failed
+        self._signals.put(number)
+
+    def _heed_all(self) -> None:
+        while number := self._signals.get():
+            self._heed(number)
+
+    def _heed(self, number: int) -> None:
         if self._is_over():
             if self._failure():  # All were asked to end, one after the other: the first one's end is why this one ends.
                 self._signal = number
             return  # The node is ending already, and may still be saving.
         if self._task.is_dispensable and not self._signal:
-            self._instance.leaving = not self._instance.failed
             late = threading.Timer(LEAVE_S, end_now, (128 + number,))
             late.daemon = True
             late.start()
@@ -50,6 +64,8 @@ class Ending:
 
     def code(self) -> int:
         """Prints why the process ends, the program's failure before the node's own; returns the exit code."""
+        self._signals.put(0)
+        self._heeding.join(LEAVE_S)  # The signals that came before this count, and none that comes later.
         failure = "; ".join(filter(None, (self._failure(), self.error)))
         if self._signal and (self._instance.leaving or not self.error):
             error = f", and failed while it left: {self.error}" if self.error else ""

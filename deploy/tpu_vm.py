@@ -177,12 +177,13 @@ def _echo(name: str, lines: IO[bytes]) -> None:
 
 
 def _wait(processes: dict[str, subprocess.Popen]) -> None:
-    """Waits for one to end, gives the others time to end, and ends those that hang."""
+    """Waits for one to end, gives all others the same time to end, and ends those that hang."""
     while all(process.poll() is None for process in processes.values()):
         time.sleep(POLL_S)
+    end = time.monotonic() + GRACE_S
     for process in processes.values():
         try:
-            process.wait(GRACE_S)
+            process.wait(max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.terminate()
 

@@ -50,6 +50,11 @@ class Route:
         self._folder: tempfile.TemporaryDirectory | None = None
         self._exits: dict[str, str] = {}  # Exits by the addresses of their entrances.
 
+    @property
+    def is_exit(self) -> bool:
+        """Whether others get through it to this node's tables: the node's port is the exit's, then."""
+        return keeps_tables(self._task.name)
+
     def open(self, addresses: Mapping[str, str]) -> dict[str, str]:
         """Opens this node's end of the tunnel, which stays open until the process ends.
 
@@ -62,7 +67,7 @@ class Route:
         Raises:
           OSError: the end can't be opened.
         """
-        if keeps_tables(self._task.name):
+        if self.is_exit:
             listening = socket.socket(fileno=int(os.environ[EXIT]))
             tunnel.open_exit(listening, self._inner_port, self._key)
             return {**addresses, self._task.name: f"localhost:{self._inner_port}"}

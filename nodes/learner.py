@@ -19,7 +19,7 @@ from boonta.envs.base import EnvSpec
 from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.checkpoint import Checkpointer, unsaved
 from boonta.nodes.hosts.agreement import Agreement, SingleHost
-from boonta.nodes.hosts.coordination import own
+from boonta.nodes.hosts.arrays import own
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.learning.publishing import Publisher
 from boonta.nodes.learning.step import StepResult, allowed_lag, compile_step, priority_metrics, require_finite

@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from boonta.agents.base import Nest
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner
-from boonta.nodes.hosts.coordination import place, whole
+from boonta.nodes.hosts.arrays import place, whole
 from boonta.nodes.learning.loops import compiler_options
 
 

@@ -6,21 +6,23 @@ each host's report travels with the update, and every host derives the same deci
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from concurrent import futures
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from jax.sharding import NamedSharding
 
-from boonta.nodes.hosts.coordination import Hosts, place
-
-if TYPE_CHECKING:
-    from boonta.nodes.base import Node
+from boonta.nodes.base import AWAY_S, Node
+from boonta.nodes.hosts.arrays import place
+from boonta.nodes.hosts.coordination import Hosts
+from boonta.nodes.watch.calls import polled
 
 LOST = "lost another learner"  # The first words of the failure of a learner that another one's death has ended.
 FINISH_DEADLINE_S = 300.0  # The first updates compile.
+UPDATE_S = 30.0  # Time after which an update isn't slow, but waits for another host or learner.
 COUNTERS = ("env_steps", "frames", "episodes", "sequences")
 
 
@@ -152,11 +154,10 @@ class Agreement:
         """
         deadline = time.monotonic() + FINISH_DEADLINE_S
         while not learner.stopping:
-            try:
-                return finished.result(timeout=0.5)
-            except futures.TimeoutError:
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"{learner.name}: an update took over {FINISH_DEADLINE_S:.0f} s") from None
+            if futures.wait([finished], 0.5).done:
+                return finished.result()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{learner.name}: an update took over {FINISH_DEADLINE_S:.0f} s")
         return None
 
     def report(self, saving: bool, sharding: NamedSharding, pace: float = 0.0) -> Any:
@@ -224,7 +225,12 @@ class SeveralHosts(Agreement):
 
     Args:
       monitor: this host's party: its monitor, which has its counters and ends its nodes, or a learner's `Together`.
+
+    Attributes:
+      others: what a learner waits for in an update, in the monitor's lines.
     """
+
+    others = "the other hosts"
 
     def __init__(self, monitor: Party):
         self.first = monitor.hosts.first
@@ -233,6 +239,15 @@ class SeveralHosts(Agreement):
     def resumed(self, counts: dict[str, float]) -> dict[str, float] | None:
         """See `Agreement.resumed`. What is added up over hosts goes on at the first; each counts all updates."""
         return counts if self.first else {"updates": counts.get("updates", 0.0)}
+
+    def settle(self, learner: Node, finished: futures.Future[Any]) -> Any:
+        """See `Agreement.settle`. An update also takes as long as another host waits for its data."""
+        soon = time.monotonic() + UPDATE_S
+        while not (finished.done() or learner.stopping or time.monotonic() > soon):
+            futures.wait([finished], 0.5)
+        if not finished.done():
+            learner.wait_for(self.others, functools.partial(polled, finished), AWAY_S)
+        return finished.result()
 
     def report(self, saving: bool, sharding: NamedSharding, pace: float = 0.0) -> Any:
         bits = encode(self._monitor.host_report(saving, pace))

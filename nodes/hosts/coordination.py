@@ -13,12 +13,10 @@ at which CPUs meet is chosen by `xla_bridge`: no JAX has a public way.
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import functools
 import inspect
-import itertools
 import os
 import pathlib
 import socket
@@ -29,19 +27,18 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 from jax._src import distributed, xla_bridge
 from jax._src.lib import _jax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from boonta.agents.base import Nest
-from boonta.nodes.watch.calls import in_thread
+from boonta.nodes.rpc.wire import host_and_port, listen
+from boonta.nodes.watch.calls import in_thread, polled
+from boonta.nodes.watch.program_end import SAVING_S
 
 SILENT_S = 10  # Time without a heartbeat after which a process counts as dead, and the others end.
 BEAT_S = 2
 JAX_LATER_S = 60  # JAX kills the process silently at its own deadline, so ours must come first.
 ALIKE_S = 60.0  # Deadline for the others to publish what they were built from.
-LEAVE_S = 60  # Deadline for the others to finish their work, too.
+LEAVE_S = SAVING_S + 60.0  # Deadline for the others to finish their work and save, too.
 FAIL_S = 8.0  # Deadline for the others to end after a failure, whose cause they print.
 EXIT_S = 2.0  # Time for a process that has nothing left to do to be gone.
 
@@ -71,7 +68,7 @@ class Hosts:
             raise ValueError(
                 f"hosts.index is {self.index}; it must be at least 0 and below hosts.number, {self.number}"
             )
-        if self.number > 1 and not self.coordinator.rpartition(":")[2].isdigit():
+        if self.number > 1 and not all(self._place):
             raise ValueError(f"hosts.coordinator is {self.coordinator!r}; {self.number} hosts need it, as HOST:PORT")
 
     @property
@@ -80,9 +77,17 @@ class Hosts:
         return self.index == 0
 
     @property
+    def _place(self) -> tuple[str, int]:
+        """The coordinator's host and port; empty and 0 if it isn't HOST:PORT."""
+        try:
+            return host_and_port(self.coordinator)
+        except ValueError:
+            return "", 0
+
+    @property
     def _is_local(self) -> bool:
         """Whether the hosts are processes of one machine."""
-        return self.coordinator.startswith(("127.0.0.1:", "localhost:"))
+        return self._place[0] in ("127.0.0.1", "localhost")
 
     def join(self, built_from: str, folder: str) -> None:
         """Connects to the other hosts, if there are any. It must be called before JAX looks for devices.
@@ -92,14 +97,17 @@ class Hosts:
           folder: the run's folder, which all hosts must share.
 
         Raises:
-          OSError: the coordinator can't be reached, not all hosts come, or the folder isn't shared.
+          OSError: the coordinator can't be reached, or its port is in use, not all hosts come, or the folder isn't
+            shared.
           ValueError: a host is built from something else.
         """
         if self.number == 1:
             return
         wait = f"waits up to {self.reach_s:.0f} s for {self.number} hosts"
         print(f"host {self.index} {wait} at {self.coordinator}", flush=True)
-        if not self.first:
+        if self.first:
+            self._require_free()
+        else:
             self._await_coordinator()
         jax.config.update("jax_cpu_collectives_implementation", "gloo")  # Devices of another kind have their own.
         self._meet()
@@ -108,34 +116,47 @@ class Hosts:
         self._require_alike(built_from)
         self._require_shared(pathlib.Path(folder))
 
-    def leave(self, code: int) -> None:
-        """Waits until this process may end: if it has done its work (code 0), until the others have done theirs.
+    def leave(self, agreed: bool) -> None:
+        """Parts from the other hosts, and waits until this one may; where they haven't met, it does nothing.
 
-        After a failure the first one waits for the others, though not for long: once its coordinator is gone, JAX kills
-        them, before they can print why they end.
+        JAX kills a process, even one that saves, once another has been gone for `SILENT_S`, or the first one has ended.
+        So hosts that have agreed to end part when all of them have done their work. A host that fails by itself is gone
+        at once, which ends the others; only the first one gives them time to print why they end.
+
+        Args:
+          agreed: whether all hosts end, because they have agreed to, or the work is done.
         """
-        if code == 0:
-            jax.distributed.shutdown()  # It waits for all hosts.
-        elif _met.is_set():
-            with contextlib.suppress(OSError, RuntimeError, concurrent.futures.TimeoutError):  # Others may be gone.
-                in_thread(self._await_others if self.first else self._post_end).result(FAIL_S)
-            if self.first:
-                time.sleep(EXIT_S)
+        if not _met.is_set():
+            return
+        _met.clear()
+        deadline_s = LEAVE_S if agreed else FAIL_S
+        with contextlib.suppress(OSError, RuntimeError):  # Others may be gone.
+            polled(in_thread(lambda: self._part(agreed, deadline_s)), deadline_s + EXIT_S)
+        if self.first and not agreed:
+            time.sleep(EXIT_S)
 
-    def _post_end(self) -> None:
-        post(f"ended/{self.index}", "")
+    def _part(self, agreed: bool, deadline_s: float) -> None:
+        post(f"ended/{self.index}", "agreed" if agreed else "failed")
+        if not (agreed or self.first):
+            return
+        end = time.monotonic() + deadline_s
+        ends = [_read(f"ended/{i}", i, max(0.0, end - time.monotonic())) for i in range(self.number)]
+        if "failed" not in ends:  # One that has failed doesn't come.
+            jax.distributed.shutdown()  # It waits for all, who do this now, and JAX misses none of them afterwards.
 
-    def _await_others(self) -> None:
-        for other in range(1, self.number):
-            _read(f"ended/{other}", other, FAIL_S)
+    def _require_free(self) -> None:
+        """Raises OSError if something listens at the coordinator's port: JAX would crash, without a message."""
+        try:
+            listen(self.coordinator).close()
+        except OSError as error:
+            raise OSError(f"hosts.coordinator {self.coordinator} can't listen on this host: {error}") from error
 
     def _await_coordinator(self) -> None:
         """Waits until the first host listens: JAX would kill the process without naming the host that is missing."""
-        host, _, port = self.coordinator.rpartition(":")
         end = time.monotonic() + self.reach_s
         while True:
             try:
-                return socket.create_connection((host, int(port)), timeout=1.0).close()
+                return socket.create_connection(self._place, timeout=1.0).close()
             except OSError as error:
                 if time.monotonic() > end:
                     raise OSError(
@@ -145,14 +166,11 @@ class Hosts:
 
     def _meet(self) -> None:
         """Joins JAX's coordination in another thread: if a host doesn't come, JAX may never return."""
-        met = in_thread(lambda: _initialize(self))
-        try:
-            met.result(self.reach_s)
-            _met.set()
-        except concurrent.futures.TimeoutError:
+        if not polled(in_thread(lambda: _initialize(self)), self.reach_s):
             raise OSError(
                 f"hosts.number is {self.number}, but not all came to {self.coordinator} in {self.reach_s:.0f} s"
-            ) from None
+            )
+        _met.set()
 
     def _require_alike(self, built_from: str) -> None:
         post(f"built_from/{self.index}", built_from)
@@ -180,41 +198,6 @@ class Hosts:
             raise OSError(
                 f"--workdir {folder} of host {self.index} is not the first host's: all must share it, for checkpoints"
             )
-
-
-def place(nest: Nest, sharding: Any) -> Nest:
-    """Puts this host's part of arrays of all hosts on its devices.
-
-    Args:
-      nest: leaves of numbers, on this host or on one of its devices.
-      sharding: the sharding of the whole arrays, one for all leaves or a prefix nest.
-    """
-    if jax.process_count() == 1:
-        return jax.device_put(nest, sharding)
-    return jax.tree.map(lambda sharding, part: jax.tree.map(functools.partial(_part, sharding), part), sharding, nest)
-
-
-def _part(sharding: NamedSharding, leaf: Any) -> jax.Array:
-    """The whole array, of which `leaf` is this host's part. What is on a device doesn't come back from it."""
-    if not isinstance(leaf, jax.Array):
-        return jax.make_array_from_process_local_data(sharding, np.asarray(leaf))
-    devices = sharding.mesh.local_devices
-    own = NamedSharding(Mesh(np.array(devices), sharding.mesh.axis_names), sharding.spec)
-    shards = {shard.device: shard.data for shard in jax.device_put(leaf, own).addressable_shards}
-    hosts = [1 if axis is None else jax.process_count() for axis in sharding.spec]
-    shape = tuple(size * number for size, number in itertools.zip_longest(leaf.shape, hosts, fillvalue=1))
-    return jax.make_array_from_single_device_arrays(shape, sharding, [shards[device] for device in devices])
-
-
-def own(leaves: np.ndarray) -> np.ndarray:
-    """This host's part of an array [B, ...] of all hosts: the inverse of `place`."""
-    return np.split(leaves, jax.process_count())[jax.process_index()]
-
-
-@functools.cache
-def whole(mesh: Mesh) -> Callable[[Nest], Nest]:
-    """A compiled function that gives each device of a mesh the whole of arrays that are split over it."""
-    return jax.jit(lambda nest: nest, out_shardings=NamedSharding(mesh, PartitionSpec()))
 
 
 def on_first(key: str, work: Callable[[], None], deadline_s: float) -> None:
@@ -253,7 +236,7 @@ def _initialize(hosts: Hosts) -> None:
     if hosts._is_local:  # Otherwise JAX listens on every interface.
         settings["coordinator_bind_address"] = hosts.coordinator
     if "heartbeat_timeout_seconds" in inspect.signature(jax.distributed.initialize).parameters:
-        settings |= {"heartbeat_timeout_seconds": SILENT_S, "shutdown_timeout_seconds": LEAVE_S}
+        settings["heartbeat_timeout_seconds"] = SILENT_S
     else:
         for side in ("service", "client"):
             settings |= {f"{side}_heartbeat_interval_seconds": BEAT_S}
@@ -289,9 +272,10 @@ def posted(key: str) -> str | None:
 
 
 def _read(key: str, host: int, deadline_s: float = ALIKE_S) -> str:
-    """Waits for a value that a host posts."""
+    """Waits for a value that a host posts; raises OSError if it doesn't come."""
     assert distributed.global_state.client is not None
     try:
         return distributed.global_state.client.blocking_key_value_get(f"boonta/{key}", int(1000 * deadline_s))
     except RuntimeError as error:
-        raise OSError(f"host {host} has not posted {key} within {deadline_s:.0f} s: {error}") from error
+        late = f" within {deadline_s:.0f} s" if "DEADLINE_EXCEEDED" in str(error) else ""
+        raise OSError(f"host {host} has not posted {key}{late}: {error}") from error

@@ -13,7 +13,6 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
-from concurrent import futures
 from typing import Any
 
 import jax
@@ -27,9 +26,7 @@ from boonta.nodes.watch.calls import in_thread, polled
 
 OTHERS = "the other learners"  # What a learner waits for, in the monitor's lines.
 PATIENCE_S = 1.0  # Time without data, for a learner that is asked to end, until it makes do with its last batch.
-UPDATE_S = 30.0  # Time after which an update isn't slow, but waits for another learner.
 OWN_COUNTS = ("stale_sequences",)  # Counters of what each learner draws.
-LEAVE_S = 8.0  # Time for the others to be done, too; after it the process ends without them.
 NOTHING = HostReport(0, 0, 0, 0, 0, float("nan"), 0, 0, 0, 0)  # The counters are the one monitor's.
 
 
@@ -70,7 +67,7 @@ class SeveralLearners(SeveralHosts):
       monitor: handle of the program's monitor; None runs the learners without.
     """
 
-    shares_tables = True
+    others, shares_tables = OTHERS, True
 
     def __init__(self, hosts: Hosts, monitor: Any = None):
         self._part = Together(hosts)
@@ -124,15 +121,6 @@ class SeveralLearners(SeveralHosts):
                 self._program.fail_program(f"{self._learner.name} was asked to end")
         return self._part.agreed or not self._has_batch
 
-    def settle(self, learner: Node, finished: futures.Future[Any]) -> Any:
-        """See `Agreement.settle`. An update also takes as long as another learner waits for its data."""
-        soon = time.monotonic() + UPDATE_S
-        while not (finished.done() or learner.stopping or time.monotonic() > soon):
-            futures.wait([finished], 0.5)
-        if not finished.done():
-            learner.wait_for(OTHERS, functools.partial(polled, finished), AWAY_S)
-        return finished.result()
-
     def makes_do(self) -> bool:
         """See `Agreement.makes_do`."""
         asked_at = self._part.asked_at
@@ -151,13 +139,10 @@ class SeveralLearners(SeveralHosts):
         return explained
 
     def leave(self, failed: bool) -> None:
-        """See `Agreement.leave`."""
-        if failed:
-            self._part.hosts.leave(1)
-        elif self._joined:
-            left = threading.Thread(target=jax.distributed.shutdown, daemon=True)
-            left.start()
-            left.join(LEAVE_S)
+        """See `Agreement.leave`. The others wait until the first one has written its best checkpoint."""
+        if self._learner is not None and (failed or self._joined):
+            with self._learner.stopwatch(f"waiting for {OTHERS}"):
+                self._part.hosts.leave(self._part.agreed or not failed)
 
     def _post(self, has_batch: bool) -> None:
         coordination.post(f"has_batch/{self._part.hosts.index}", str(int(has_batch)))

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from boonta.agents.base import Nest
-from boonta.nodes.hosts.coordination import whole
+from boonta.nodes.hosts.arrays import whole
 
 
 def copy(nest: Nest) -> Nest:

@@ -85,7 +85,7 @@ class MixedDataset:
         Raises:
           RuntimeError: reading a table failed; names it.
         """
-        from boonta.nodes.hosts.coordination import place
+        from boonta.nodes.hosts.arrays import place
 
         end = time.monotonic() + timeout_s
         if not self._turns:

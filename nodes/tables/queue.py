@@ -175,7 +175,7 @@ class QueueDataset:
     def __init__(self, store: QueueTable, sharding: Batch, updates: int = 0):
         import jax
 
-        from boonta.nodes.hosts.coordination import place
+        from boonta.nodes.hosts.arrays import place
 
         mesh = sharding.probability.mesh
         if tuple(mesh.local_devices) != store.devices:

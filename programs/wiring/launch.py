@@ -107,6 +107,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
             journal.LOG.warning("%s", tight)
         with trackers:
             code = _run(start, program.run)  # A population's limit is that of all its members.
+            run.hosts.leave(agreed=code == 0)  # JAX kills who is left of the hosts, and trackers take time to end.
         journal.LOG.debug("%s%d", journal.ENDED, code)
     if run.launch == "serial":
         codes.append(code)

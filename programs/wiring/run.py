@@ -208,7 +208,7 @@ class Run:
         40 s, and one of several hosts may wait for ever for another that is gone.
         """
         if self.hosts.number > 1:
-            self.hosts.leave(code)
+            self.hosts.leave(agreed=code == 0)
         if self.hosts.number > 1 or self.launch == "local_mt":
             end_now(code)
         sys.exit(code)

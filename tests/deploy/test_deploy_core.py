@@ -156,6 +156,27 @@ def test_a_port_that_is_taken_is_named():
 
 
 @pytest.mark.cluster
+def test_behind_a_tunnel_only_its_exit_listens_already(monkeypatch):
+    """At the port of the node with the tables; all others are looked at."""
+    from boonta.deploy import tunnelled
+
+    def wait(*given: object) -> None:
+        raise OSError("out of reach")
+
+    monkeypatch.setattr(core, "_await_servers", wait)
+    built = program.build(DQN, ["catch"])
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        for name, message in (("monitor", rf"port {port} for monitor is in use here"), ("replay", "out of reach")):
+            at = next(i for i, task in enumerate(core.plan(built.program)) if task.name == name)
+            tasks = core.plan(built.program, port - core.plan(built.program, 0)[at].ports[0])
+            launchable = core.bind(built.program, core.addresses_of({task: "127.0.0.1" for task in tasks}), "rpc.pem")
+            assert tasks[at].ports == (port,)
+            with pytest.raises(OSError, match=message):
+                core.run(launchable, tasks[at], tasks, "", 1.0, tunnelled.Route(tasks[at], tasks, "rpc.pem"))
+
+
+@pytest.mark.cluster
 def test_waiting_for_servers_is_a_phase_of_the_start(monkeypatch):
     """It comes before the node is made, whose own stopwatch would count it as importing."""
     activities: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 
 import pytest
 
@@ -11,6 +12,7 @@ from boonta.deploy.core import Task
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.watch.stopping import StopRule
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 
 class Breaks(Node):
@@ -65,6 +67,27 @@ def test_a_signal_that_comes_after_another_node_has_got_it_counts(capsys, failur
     process = ending.Ending(Task("learner", 0, "learner", (), "learner"), node, node._stop)
     process.on_signal(signal.SIGTERM, None)
     assert process.code() == code
+
+
+@pytest.mark.parametrize("held", ["_lock", "_state"])
+def test_a_signal_ends_the_monitor_though_it_interrupts_code_that_holds_a_lock(tmp_path, capsys, held):
+    """The code goes on after the handler has returned, and only then gives the lock back."""
+    monitor = Monitor("monitor", str(tmp_path), StopRule())
+    process = ending.Ending(Task("monitor", 0, "monitor", (), "monitor"), monitor, monitor._stop)
+
+    seen: list[bool] = []
+
+    def interrupted() -> None:
+        with getattr(monitor._reporter if held == "_lock" else monitor, held):
+            process.on_signal(signal.SIGTERM, None)
+            seen.append(monitor.stopping)
+
+    thread = threading.Thread(target=interrupted, daemon=True)
+    thread.start()
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive() and seen == [False]  # What the lock keeps was as before.
+    assert process.code() == 143 and monitor.stopping
+    assert monitor.status()["failure"] == "monitor was asked to end by signal 15"
 
 
 @pytest.mark.parametrize(("role", "signal_first"), [("learner", True), ("actor", False)])

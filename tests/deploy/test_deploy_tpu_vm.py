@@ -6,6 +6,7 @@ import pathlib
 import shlex
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -15,6 +16,7 @@ from boonta.nodes.rpc import keys
 from boonta.programs.wiring.run import BadInput, newest_checkpoint
 from boonta.tests.helpers import ssh
 from boonta.tests.helpers.apart import Apart, free_ports
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 ROOT = pathlib.Path(__file__).parents[2]
@@ -99,6 +101,33 @@ def disconnected(apart: Apart) -> set[int]:
 
 
 @pytest.mark.cluster
+class Hanging:
+    """A process that never ends by itself, and takes as long as it is waited for."""
+
+    def __init__(self, clock: list[float]):
+        self._clock, self.told = clock, False
+
+    def poll(self) -> None:
+        """It runs."""
+
+    def wait(self, timeout: float) -> None:
+        self._clock[0] += timeout
+        raise subprocess.TimeoutExpired("node", timeout)
+
+    def terminate(self) -> None:
+        self.told = True
+
+
+def test_all_nodes_that_hang_have_one_deadline_once_a_node_has_ended(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(tpu_vm, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
+    hanging = {f"actor/{i}": Hanging(clock) for i in range(6)}
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait(DEADLINE_S)
+        tpu_vm._wait({**hanging, "learner": ended})
+    assert clock == [100.0 + tpu_vm.GRACE_S] and all(each.told for each in hanging.values())
+
+
 def test_nodes_end_with_their_connections(tmp_path, monkeypatch):
     ssh.stand_in(tmp_path, monkeypatch)
     run = tmp_path / "run folder"

@@ -15,7 +15,8 @@ import numpy as np
 from boonta.agents.base import Agent, Batch, Steps
 from boonta.envs.catch import Catch
 from boonta.nodes.acting.local import step_shapes
-from boonta.nodes.hosts.coordination import Hosts, place
+from boonta.nodes.hosts.arrays import place
+from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.learners import SeveralLearners
 from boonta.nodes.learner import Learner
 from boonta.nodes.tables import contract

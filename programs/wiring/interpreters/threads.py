@@ -76,6 +76,8 @@ def run(monitor: Monitor, nodes: Sequence[Node]) -> int:
     pool = futures.ThreadPoolExecutor(len(all_nodes))
     workers = [Thread(node.name, pool.submit(_run_node, node)) for node in all_nodes]
     code = supervise.stay(workers, monitor, signals)
+    if isinstance(monitor, HostMonitor):  # A thread that hangs here must not cost another host its last save.
+        monitor.hosts.leave(monitor.agreed)
     if any(worker.alive() for worker in workers):  # Threads can't be killed.
         end_now(code)
     return code

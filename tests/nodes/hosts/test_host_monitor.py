@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from concurrent import futures
 
 import jax
 import numpy as np
 import pytest
 
+from boonta.nodes.base import AWAY_S, Node
+from boonta.nodes.hosts import agreement
 from boonta.nodes.hosts.agreement import Decision, HostReport, SeveralHosts, SingleHost, decode, encode, merge
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.host_monitor import HostMonitor
@@ -145,6 +148,40 @@ def test_a_single_host_saves_whenever_it_is_due():
     assert agreement.first and agreement.saves_at_end()
 
 
+def test_an_update_that_failed_by_a_timeout_of_its_own_raises_that(tmp_path, monkeypatch):
+    """It isn't one that takes too long."""
+    monkeypatch.setattr(agreement, "FINISH_DEADLINE_S", -1.0)
+    failed: futures.Future = futures.Future()
+    failed.set_exception(futures.TimeoutError("the disk didn't answer"))
+    for one in (SingleHost(), SeveralHosts(monitor(tmp_path))):
+        with pytest.raises(futures.TimeoutError, match="the disk didn't answer"):
+            one.settle(Node("learner"), failed)
+
+
+def test_a_single_hosts_update_may_not_take_for_ever_and_is_left_where_the_learner_is_to_stop(monkeypatch):
+    monkeypatch.setattr(agreement, "FINISH_DEADLINE_S", -1.0)
+    node, never = Node("learner"), futures.Future()
+    with pytest.raises(TimeoutError, match="learner: an update took over -1 s"):
+        SingleHost().settle(node, never)
+    node.stop()
+    assert SingleHost().settle(node, never) is None
+
+
+def test_an_update_waits_for_another_host_as_long_as_its_actors_may_be_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(agreement, "UPDATE_S", -1.0)
+    monkeypatch.setattr(agreement, "FINISH_DEADLINE_S", -1.0)
+    node, update, waits = Node("learner"), futures.Future(), []
+
+    def wait_for(what: str, poll, deadline_s: float):
+        waits.append((what, deadline_s))
+        update.set_result("reports")
+        return poll(0.0)
+
+    monkeypatch.setattr(node, "wait_for", wait_for)
+    assert SeveralHosts(monitor(tmp_path)).settle(node, update) == "reports"
+    assert waits == [("the other hosts", AWAY_S)]
+
+
 def test_a_failure_ends_a_hosts_nodes_at_once(tmp_path):
     one = monitor(tmp_path)
     beat(one)
@@ -157,6 +194,11 @@ def test_a_failure_ends_a_hosts_nodes_at_once(tmp_path):
     ({"coordinator": "a:1", "number": 2, "index": 2}, "hosts.index is 2; it must be at least 0 and below hosts.number"),
     ({"number": 2}, "hosts.coordinator is ''; 2 hosts need it, as HOST:PORT"),
     ({"coordinator": "a:b", "number": 2}, "hosts.coordinator is 'a:b'; 2 hosts need it, as HOST:PORT"),
+    ({"coordinator": "1234", "number": 2}, "hosts.coordinator is '1234'; 2 hosts need it, as HOST:PORT"),
+    ({"coordinator": ":1234", "number": 2}, "hosts.coordinator is ':1234'; 2 hosts need it, as HOST:PORT"),
+    ({"coordinator": "a:0", "number": 2}, "hosts.coordinator is 'a:0'; 2 hosts need it, as HOST:PORT"),
+    ({"coordinator": "a:99999", "number": 2}, "hosts.coordinator is 'a:99999'; 2 hosts need it, as HOST:PORT"),
+    ({"coordinator": "a:²", "number": 2}, "hosts.coordinator is 'a:²'; 2 hosts need it, as HOST:PORT"),
 ])  # fmt: skip
 def test_hosts_that_cannot_be_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):

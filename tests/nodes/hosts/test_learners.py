@@ -12,7 +12,7 @@ import pytest
 
 from boonta.envs.catch import Catch
 from boonta.nodes.base import AWAY_S, Node, Stopped
-from boonta.nodes.hosts import coordination, learners
+from boonta.nodes.hosts import agreement, coordination, learners
 from boonta.nodes.hosts.agreement import LOST, encode
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.learners import SeveralLearners, Uncounted
@@ -206,7 +206,7 @@ def test_meeting_the_others_is_connecting(posts, monkeypatch):
 
 def test_an_update_that_takes_long_waits_for_the_other_learners(posts, joins, monkeypatch):
     """Whose actors may be away for hours; a wait has no limit, and an update has one."""
-    monkeypatch.setattr(learners, "UPDATE_S", -1.0)
+    monkeypatch.setattr(agreement, "UPDATE_S", -1.0)
     (one, node), update = joined(0), futures.Future()
     waiting = futures.ThreadPoolExecutor(1).submit(one.settle, node, update)
     until = time.monotonic() + DEADLINE_S
@@ -222,7 +222,7 @@ def test_an_update_that_takes_long_waits_for_the_other_learners(posts, joins, mo
 
 
 def test_a_learner_waits_for_the_others_as_long_as_actors_may_be_away(posts, joins, monkeypatch):
-    monkeypatch.setattr(learners, "UPDATE_S", -1.0)
+    monkeypatch.setattr(agreement, "UPDATE_S", -1.0)
     one, node = joined(0)
     deadlines: list[float] = []
     monkeypatch.setattr(node, "wait_for", lambda what, poll, deadline_s=0.0: deadlines.append(deadline_s) or True)
@@ -231,6 +231,27 @@ def test_a_learner_waits_for_the_others_as_long_as_actors_may_be_away(posts, joi
     monkeypatch.setattr(update, "result", lambda: None)
     one.settle(node, update)
     assert deadlines == [AWAY_S, AWAY_S]
+
+
+@pytest.mark.parametrize(("failed", "knows", "agreed"), [
+    (False, False, True), (False, True, True), (True, True, True), (True, False, False),
+])  # fmt: skip
+def test_learners_that_end_together_part_together_even_if_one_cannot_save(
+    posts, joins, monkeypatch, failed, knows, agreed
+):
+    one, node = joined(0)
+    one._part.agreed = knows
+    left: list[tuple[bool, str]] = []
+    monkeypatch.setattr(Hosts, "leave", lambda self, agreed: left.append((agreed, node.stopwatch.longest()[0])))
+    one.leave(failed)
+    assert left == [(agreed, "waiting for the other learners")]
+
+
+def test_a_learner_that_was_asked_before_it_met_the_others_waits_for_none(monkeypatch):
+    monkeypatch.setattr(Hosts, "leave", lambda self, agreed: pytest.fail("it has met nobody"))
+    one = SeveralLearners(Hosts("here:1", 2, 0))
+    one._learner = Node("learner/0")
+    one.leave(failed=False)
 
 
 def test_other_learners_are_seen_by_the_monitor_and_not_counted():
@@ -249,7 +270,6 @@ def test_other_learners_are_seen_by_the_monitor_and_not_counted():
 
 
 def learner_of(tmp_path, monkeypatch, agreement) -> Learner:
-    monkeypatch.setattr(jax.distributed, "shutdown", lambda: None)
     agent = tiny.make(Catch().spec)
     settings = {"folder": str(tmp_path), "devices": 1, "agreement": agreement}
     return Learner("learner/0", agent, Catch().spec, BatchStore(Few), VariableServer("v"), **settings)

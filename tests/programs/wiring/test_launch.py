@@ -180,6 +180,17 @@ def test_meeting_other_hosts_is_a_phase_of_the_start(capsys, monkeypatch, tmp_pa
     assert activities == ["connecting"]
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_hosts_part_before_trackers_end_which_may_take_long(monkeypatch, tmp_path, code):
+    did: list[object] = []
+    monkeypatch.setattr(launch, "prepare", lambda program: lambda: code)
+    monkeypatch.setattr(Hosts, "leave", lambda self, agreed: did.append(agreed))
+    monkeypatch.setattr(launch.Trackers, "end", lambda self, wait_s=0.0: did.append("trackers end"))
+    with pytest.raises(SystemExit) as ended:
+        launch.main(solo_program, ["--workdir", str(tmp_path)])
+    assert ended.value.code == code and did == [code == 0, "trackers end"]
+
+
 def impala_refuses(capsys, function, *arguments: str) -> str:
     with pytest.raises(SystemExit) as ended:
         launch.main(function, list(arguments))
