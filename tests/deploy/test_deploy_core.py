@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
 import socket
 
@@ -11,14 +10,12 @@ import pytest
 from boonta.deploy import core, program
 from boonta.nodes import metrics
 from boonta.nodes.monitor import Monitor
-from boonta.nodes.rpc import wire
 from boonta.programs.wiring.command_line.arguments import split_flags
 from boonta.programs.wiring.joining import with_joined
 from boonta.programs.wiring.launch import group
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder.provenance import ROOT
-from boonta.tests.helpers.apart import free_ports
 
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 TINY = LIGHT.parent / "tiny_program.py"
@@ -156,27 +153,6 @@ def test_a_port_that_is_taken_is_named():
 
 
 @pytest.mark.cluster
-def test_behind_a_tunnel_only_its_exit_listens_already(monkeypatch):
-    """At the port of the node with the tables; all others are looked at."""
-    from boonta.deploy import tunnelled
-
-    def wait(*given: object) -> None:
-        raise OSError("out of reach")
-
-    monkeypatch.setattr(core, "_await_servers", wait)
-    built = program.build(DQN, ["catch"])
-    with socket.create_server(("", 0)) as taken:
-        port = taken.getsockname()[1]
-        for name, message in (("monitor", rf"port {port} for monitor is in use here"), ("replay", "out of reach")):
-            at = next(i for i, task in enumerate(core.plan(built.program)) if task.name == name)
-            tasks = core.plan(built.program, port - core.plan(built.program, 0)[at].ports[0])
-            launchable = core.bind(built.program, core.addresses_of({task: "127.0.0.1" for task in tasks}), "rpc.pem")
-            assert tasks[at].ports == (port,)
-            with pytest.raises(OSError, match=message):
-                core.run(launchable, tasks[at], tasks, "", 1.0, tunnelled.Route(tasks[at], tasks, "rpc.pem"))
-
-
-@pytest.mark.cluster
 def test_waiting_for_servers_is_a_phase_of_the_start(monkeypatch):
     """It comes before the node is made, whose own stopwatch would count it as importing."""
     activities: list[str] = []
@@ -247,66 +223,3 @@ def test_ways_to_run_on_one_machine_are_refused(launch):
 def test_flags_after_two_dashes_are_the_programs():
     assert split_flags(["a", "--b", "--", "--c", "--"]) == (["a", "--b"], ["--c", "--"])
     assert split_flags(["a"]) == (["a"], [])
-
-
-@pytest.mark.cluster
-def test_each_of_several_replay_servers_has_a_port_and_an_actor_reaches_all():
-    from boonta.programs.wiring.interpreters import alone
-
-    built = program.build(DQN, ["catch", "--replay-servers", "2"])
-    tasks = core.plan(built.program, 5000)
-    replays = [(task.name, task.ports) for task in tasks if task.label == "replay"]
-    assert replays == [("replay/0", (5002,)), ("replay/1", (5003,))]
-    addresses = core.addresses_of({task: f"{task.label}-{task.index}" for task in tasks})
-    launchable = core.bind(built.program, addresses, "rpc.pem")
-    for name in ("actor/0", "learner"):
-        assert {"replay-0:5002", "replay-1:5003"} < set(alone.servers_of(launchable, name))
-
-
-def test_a_tunnel_leads_to_each_of_several_replay_servers(monkeypatch):
-    from boonta.deploy import tunnelled
-
-    tasks = core.plan(program.build(DQN, ["catch", "--replay-servers", "2"]).program, 5000)
-    (actor,) = (task for task in tasks if task.name == "actor/0")
-    addresses = {task.name: f"{task.label}-{task.index}:{port}" for task in tasks for port in task.ports}
-    entrances = {}
-    monkeypatch.setattr(tunnelled.tunnel, "open_entrance", lambda path, to, key: entrances.update({f"unix:{path}": to}))
-    with contextlib.closing(tunnelled.Route(actor, tasks, "rpc.pem")) as route:
-        seen = route.open(addresses)
-        assert [entrances[seen[f"replay/{i}"]] for i in range(2)] == ["replay-0:5002", "replay-1:5003"]
-        assert route.beyond([seen["monitor"], seen["replay/1"]]) == ["monitor-0:5000", "replay-1:5003"]
-        assert {name for name in seen if seen[name] != addresses[name]} == {"replay/0", "replay/1"}
-
-
-def test_replay_servers_on_one_host_listen_apart_behind_their_tunnels(monkeypatch):
-    from boonta.deploy import tunnelled
-
-    tasks = core.plan(program.build(DQN, ["catch", "--replay-servers", "2"]).program, 5000)
-    addresses = {task.name: f"host:{port}" for task in tasks for port in task.ports}
-    exits = []
-    monkeypatch.setattr(tunnelled.tunnel, "open_exit", lambda listening, port, key: exits.append(port))
-    for task in tasks:
-        if tunnelled.keeps_tables(task.name):
-            monkeypatch.setenv(tunnelled.EXIT, str(socket.socket().detach()))
-            seen = tunnelled.Route(task, tasks, "rpc.pem").open(addresses)
-            assert seen[task.name] == f"localhost:{exits[-1]}"
-    assert len(set(exits)) == 2 and not set(exits) & {port for task in tasks for port in task.ports}
-
-
-def test_the_exit_of_a_tunnel_listens_where_other_servers_do(monkeypatch):
-    from boonta.deploy import tunnelled
-
-    monkeypatch.setattr(tunnelled.network, "library", lambda: "library.so")
-    monkeypatch.delenv(tunnelled.EXIT, raising=False)
-    tasks = core.plan(program.build(DQN, ["catch"]).program, free_ports(6))
-    (task,) = (task for task in tasks if task.label == "replay")
-    with socket.socket(fileno=int(tunnelled.confined(task)[tunnelled.EXIT])) as listening:
-        with contextlib.closing(wire.listen(":0")) as other:
-            assert listening.family == other.family
-        with pytest.raises(OSError, match=f"port {task.ports[0]} for replay is in use here; choose another"):
-            tunnelled.confined(task)
-
-
-def test_replay_servers_that_can_not_share_the_tables_are_refused():
-    with pytest.raises(ValueError, match="batch_size is 64; it must divide over 3 replay servers"):
-        program.spread(DQN, ["catch", "--replay-servers", "3"])

@@ -14,8 +14,10 @@ from concurrent import futures
 import jax
 import pytest
 
+from boonta.nodes.base import Node
 from boonta.nodes.hosts import coordination
 from boonta.nodes.hosts.coordination import Hosts
+from boonta.nodes.hosts.learners import SeveralLearners
 from boonta.tests.helpers.apart import free_ports
 from boonta.tests.helpers.deadline import DEADLINE_S
 
@@ -107,6 +109,25 @@ def test_hosts_part_only_once(monkeypatch):
     for _ in range(2):
         Hosts("here:1", 2, 1).leave(False)
     assert posts == ["ended/1"]
+
+
+@pytest.mark.parametrize(("failed", "knows", "agreed"), [
+    (False, False, True), (False, True, True), (True, True, True), (True, False, False),
+])  # fmt: skip
+def test_learners_that_end_together_part_together_even_if_one_cannot_save(monkeypatch, failed, knows, agreed):
+    one, node = SeveralLearners(Hosts("here:1", 2, 0)), Node("learner/0")
+    one._learner, one._joined, one._part.agreed = node, True, knows
+    left: list[tuple[bool, str]] = []
+    monkeypatch.setattr(Hosts, "leave", lambda self, agreed: left.append((agreed, node.stopwatch.longest()[0])))
+    one.leave(failed)
+    assert left == [(agreed, "waiting for the other learners")]
+
+
+def test_a_learner_that_was_asked_before_it_met_the_others_waits_for_none(monkeypatch):
+    monkeypatch.setattr(Hosts, "leave", lambda self, agreed: pytest.fail("it has met nobody"))
+    one = SeveralLearners(Hosts("here:1", 2, 0))
+    one._learner = Node("learner/0")
+    one.leave(failed=False)
 
 
 @pytest.mark.once

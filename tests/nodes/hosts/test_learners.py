@@ -233,27 +233,6 @@ def test_a_learner_waits_for_the_others_as_long_as_actors_may_be_away(posts, joi
     assert deadlines == [AWAY_S, AWAY_S]
 
 
-@pytest.mark.parametrize(("failed", "knows", "agreed"), [
-    (False, False, True), (False, True, True), (True, True, True), (True, False, False),
-])  # fmt: skip
-def test_learners_that_end_together_part_together_even_if_one_cannot_save(
-    posts, joins, monkeypatch, failed, knows, agreed
-):
-    one, node = joined(0)
-    one._part.agreed = knows
-    left: list[tuple[bool, str]] = []
-    monkeypatch.setattr(Hosts, "leave", lambda self, agreed: left.append((agreed, node.stopwatch.longest()[0])))
-    one.leave(failed)
-    assert left == [(agreed, "waiting for the other learners")]
-
-
-def test_a_learner_that_was_asked_before_it_met_the_others_waits_for_none(monkeypatch):
-    monkeypatch.setattr(Hosts, "leave", lambda self, agreed: pytest.fail("it has met nobody"))
-    one = SeveralLearners(Hosts("here:1", 2, 0))
-    one._learner = Node("learner/0")
-    one.leave(failed=False)
-
-
 def test_other_learners_are_seen_by_the_monitor_and_not_counted():
     monitor = Monitor()
     other = Uncounted(monitor)
