@@ -19,7 +19,6 @@ from boonta.programs.wiring.run_folder.provenance import ROOT
 
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 TINY = LIGHT.parent / "tiny_program.py"
-DQN = ROOT / "programs" / "dqn.py"
 
 
 def light(*flags: str):
