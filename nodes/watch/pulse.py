@@ -1,8 +1,7 @@
-"""The threads beside a node's work: its heartbeats, and the watch over the process that launched it."""
+"""The threads beside a node's work: its heartbeats, and the watch for its launcher's request to stop."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -77,10 +76,10 @@ def beat(node: Node) -> None:
         node.closed.wait(HEARTBEAT_S)
 
 
-def watch(node: Node, parent: int, launcher_stop: threading.Event, owns_process: bool) -> None:
-    """Stops the node when the launcher's event is set, or when its process was launched by one that is gone."""
+def watch(node: Node, launcher_stop: threading.Event) -> None:
+    """Stops the node when the launcher's event is set, as by SIGTERM, which comes when the launcher is gone."""
     while not node.stopping:
-        if launcher_stop.wait(0.5) or (owns_process and os.getppid() != parent):
+        if launcher_stop.wait(0.5):
             node.sleep(SERVE_ON_S if node.serves else 0.0)
             node.stop()
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -15,13 +14,12 @@ from typing import Any
 
 from boonta.nodes.watch.stopping import COLLAPSED_CODE
 from boonta.programs.wiring.machine import accelerators, memory
-from boonta.programs.wiring.supervision import interrupts
+from boonta.programs.wiring.supervision import dependent, interrupts
 from boonta.programs.wiring.supervision.restarts import History, Restarts, how_ended
 
 SILENT_S = 20.0  # Time without a report after which the process counts as hung, once it has worked.
 START_S = 180.0  # The same before it has worked, and while it ends.
 POLL_S = 0.25
-DIES_WITH_PARENT = 1  # The value of PR_SET_PDEATHSIG in Linux.
 
 ASKED = {code for number in interrupts.ENDING for code in (128 + number, -number)}  # Codes of a child that was to end.
 
@@ -80,9 +78,7 @@ def _become_guarded(writer: int, parent_pid: int) -> None:
     os.set_inheritable(writer, False)
     signal.signal(signal.SIGINT, interrupts.interrupted)
     interrupts.handle(signal.SIG_DFL, interrupts.TERMINATING)
-    ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGTERM)  # If the guard dies, the child saves and ends.
-    if os.getppid() != parent_pid:
-        sys.exit(128 + signal.SIGTERM)  # The guard died before prctl was called.
+    dependent.end_with(parent_pid)
     memory.offer_first()
 
 
