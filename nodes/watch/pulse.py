@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from boonta.nodes.metrics import Stopwatch
-from boonta.nodes.rpc.errors import Untrusted
+from boonta.nodes.rpc.errors import Failed, Untrusted
 
 if TYPE_CHECKING:
     from boonta.nodes.base import Node
@@ -70,7 +70,8 @@ def beat(node: Node) -> None:
             node.fail(error)
         except Exception as error:  # Any transport error; it counts once it lasts too long.
             if time.monotonic() - answered > MONITOR_DEADLINE_S and not node.stopping:
-                node.fail(TimeoutError(f"{node.name}: no answer from the monitor: {error}"))
+                why = "the monitor's own error" if isinstance(error, Failed) else "no answer from the monitor"
+                node.fail(TimeoutError(f"{node.name}: {why}: {error}"))
         if node.failed and node.stuck:  # It may never close, which its last report would come after.
             node.report_own_end()
         node.closed.wait(HEARTBEAT_S)
