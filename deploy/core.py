@@ -204,7 +204,7 @@ def run(
     ending = Ending(task, instance, lone.stop)
     # Launchpad's own handlers would kill the process after 10 s, and leave Ctrl-C to a launcher.
     interrupts.handle(ending.on_signal)
-    instance.launcher = lambda: (lone.stop, True)
+    instance.launcher = lambda: lone.stop
     with contextlib.ExitStack() as stack:
         if isinstance(instance, Monitor):
             others = [other for other in tasks if other is not task]

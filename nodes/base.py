@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 import time
@@ -55,8 +54,7 @@ class Node:
       stuck: what the node doesn't get beyond, as of the last heartbeat; empty if it gets on.
       meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
       launched_at: when the node was launched, by `time.monotonic`: where it has a process of its own, when that began.
-      launcher: called in the node's thread when it runs; returns the event by which the launcher stops the node, and
-        whether the node has a process of its own, which then ends when the launcher's process does.
+      launcher: called in the node's thread when it runs; returns the event by which the launcher stops the node.
     """
 
     role = ""
@@ -79,7 +77,7 @@ class Node:
         self.program_counts: dict[str, float] = {}  # The whole program's, as of the last heartbeat.
         self.evaluation: dict[str, float] = {}  # The program's last evaluation, as of the last heartbeat.
         self.meanwhile: Callable[[], None] = lambda: None
-        self.launcher: Callable[[], tuple[threading.Event, bool]] = lambda: (threading.Event(), False)
+        self.launcher: Callable[[], threading.Event] = threading.Event
         self._reporter = Reporter()
         self._closing = contextlib.ExitStack()
         self._threads = 1
@@ -88,7 +86,6 @@ class Node:
         self._beating = threading.Lock()
         self._error: BaseException | None = None
         self._given_up: set[threading.Thread] = set()  # Those that didn't end in time; their errors don't count.
-        self._parent = os.getppid()
         self._started = False  # Whether `start` has succeeded.
 
     # What a subclass defines.
@@ -210,8 +207,8 @@ class Node:
 
     def run(self) -> None:
         """Steps until the monitor or Launchpad asks it to stop, or until a failure, which is raised again."""
-        for work, given in ((pulse.watch, (self._parent, *self.launcher())), (pulse.beat, ())):
-            threading.Thread(target=work, args=(self, *given), daemon=True).start()
+        threading.Thread(target=pulse.watch, args=(self, self.launcher()), daemon=True).start()
+        threading.Thread(target=pulse.beat, args=(self,), daemon=True).start()
         try:
             self._work("starting", self.start)
             self._started = not self.failed

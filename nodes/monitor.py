@@ -264,7 +264,7 @@ class Monitor(Periodic):
             self.finish_program(reached)
 
     def _save_counters(self) -> None:
-        """Writes counters and status. The caller doesn't hold the state, which nobody should miss if a disk stalls."""
+        """Writes counters and status. The caller doesn't hold the state, so that no heartbeat waits meanwhile."""
         with self._writing:
             with self._state:
                 self._saved_at = time.monotonic()

@@ -7,12 +7,17 @@ import dataclasses
 import pathlib
 import time
 from collections.abc import Collection
+from typing import Any
 
 import pydantic
 
 from boonta.nodes.snapshots import files, schema
 
 FILE = "counters.json"
+# Lives of a node that are remembered once they are over, since late reports of theirs count nothing. A report is late
+# if it was under way when its life was killed, within the 30 s of a call, or if its host was cut off and replaced. A
+# node doesn't begin so many lives meanwhile: each imports its libraries first.
+REMEMBERED = 32
 Counts = dict[str, float]
 _FiniteCounts = dict[str, schema.Number]
 
@@ -26,7 +31,9 @@ class _Saved:
     past: dict[str, _FiniteCounts]
     base: _FiniteCounts
     seconds: schema.Number
-    admitted: dict[str, schema.Size] = dataclasses.field(default_factory=dict)  # Older files have none.
+    # Older files don't have these, and all lives in `over`.
+    admitted: dict[str, schema.Size] = dataclasses.field(default_factory=dict)
+    lives_over: dict[str, schema.Size] = dataclasses.field(default_factory=dict)
 
 
 _SAVED = pydantic.TypeAdapter(_Saved)
@@ -45,8 +52,11 @@ class Counters:
     def __init__(self) -> None:
         self.lives: dict[str, tuple[str, Counts]] = {}
         self.admitted: dict[str, int] = {}
-        self._over: set[tuple[str, str]] = set()  # Nodes' lives that are over; their late heartbeats count nothing.
-        self._lives_over: collections.Counter[str] = collections.Counter()  # How many of these, by node.
+        # By node, its newest lives that are over, whose late heartbeats count nothing; and how many there were in all.
+        self._over: dict[str, collections.deque[str]] = collections.defaultdict(
+            lambda: collections.deque(maxlen=REMEMBERED)
+        )
+        self._lives_over: collections.Counter[str] = collections.Counter()
         self._past: dict[str, Counts] = {}  # The counts of each node's earlier lives.
         self._base: Counts = {}  # The counts with which the program was started.
         self._sums: Counts | None = None  # Of all these, once they are asked for: each of many nodes asks every second.
@@ -59,7 +69,7 @@ class Counters:
             return
         before, counted = self.lives.get(name, (life, {}))
         if before != life:
-            self._over.add((name, before))
+            self._over[name].append(before)
             self._lives_over[name] += 1
             past = self._past.setdefault(name, {})
             for counter, value in counted.items():
@@ -73,7 +83,7 @@ class Counters:
 
     def is_over(self, name: str, life: str) -> bool:
         """Whether a node has begun another life after this one."""
-        return (name, life) in self._over
+        return life in self._over.get(name, ())
 
     def knows(self, name: str, life: str) -> bool:
         """Whether a life of a node has reported."""
@@ -132,11 +142,13 @@ class Counters:
         earlier.began = self.began
         return earlier
 
-    def content(self) -> bytes:
-        """The content of their file, which `save` writes."""
-        seconds = self._seconds + self._age()
-        saved = _Saved(self.lives, sorted(self._over), self._past, self._base, seconds, self.admitted)
-        return files.sealed(dataclasses.asdict(saved))
+    def content(self) -> dict[str, Any]:
+        """The content of their file, which `save` writes: a copy, so that the caller may go on counting meanwhile."""
+        over = [(name, life) for name, lives in self._over.items() for life in lives]
+        past, seconds = {name: dict(counts) for name, counts in self._past.items()}, self._seconds + self._age()
+        # The counts of a life, and those of the start, are replaced as a whole.
+        saved = _Saved(dict(self.lives), over, past, self._base, seconds, dict(self.admitted), dict(self._lives_over))
+        return vars(saved)
 
     def _age(self) -> float:
         return time.monotonic() - self.began
@@ -156,14 +168,14 @@ class Counters:
         return {counter: past.get(counter, 0.0) + counted.get(counter, 0.0) for counter in {*past, *counted}}
 
 
-def save(folder: pathlib.Path, content: bytes) -> None:
+def save(folder: pathlib.Path, content: dict[str, Any]) -> None:
     """Writes the content of counters into a folder: whole or not at all.
 
     Raises:
       OSError: it can't be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    files.write_whole(folder / FILE, content, synced=False)  # A power cut ends all nodes, too.
+    files.write_whole(folder / FILE, files.sealed(content), synced=False)  # A power cut ends all nodes, too.
 
 
 def load(folder: pathlib.Path) -> Counters | None:
@@ -174,8 +186,9 @@ def load(folder: pathlib.Path) -> Counters | None:
         return None
     counters = Counters()
     counters.lives, counters.admitted = saved.lives, saved.admitted
-    counters._over = set(saved.over)
-    counters._lives_over.update(name for name, _ in saved.over)
+    for name, life in saved.over:
+        counters._over[name].append(life)
+    counters._lives_over.update(saved.lives_over or (name for name, _ in saved.over))
     counters._past = saved.past
     counters._base = saved.base
     counters._seconds = saved.seconds

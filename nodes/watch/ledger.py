@@ -42,7 +42,7 @@ class Ledger:
         self.counters, self._before = self.counters.continued_from(self._before), None
         return True
 
-    def content(self, heard: bool) -> bytes:
+    def content(self, heard: bool) -> dict[str, Any]:
         """What is to be saved now, by `snapshots.counters.save`.
 
         Args:

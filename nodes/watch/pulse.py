@@ -1,14 +1,13 @@
-"""The threads beside a node's work: its heartbeats, and the watch over the process that launched it."""
+"""The threads beside a node's work: its heartbeats, and the watch for its launcher's request to stop."""
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from typing import TYPE_CHECKING
 
 from boonta.nodes.metrics import Stopwatch
-from boonta.nodes.rpc.errors import Untrusted
+from boonta.nodes.rpc.errors import Failed, Untrusted
 
 if TYPE_CHECKING:
     from boonta.nodes.base import Node
@@ -71,16 +70,17 @@ def beat(node: Node) -> None:
             node.fail(error)
         except Exception as error:  # Any transport error; it counts once it lasts too long.
             if time.monotonic() - answered > MONITOR_DEADLINE_S and not node.stopping:
-                node.fail(TimeoutError(f"{node.name}: no answer from the monitor: {error}"))
+                why = "the monitor's own error" if isinstance(error, Failed) else "no answer from the monitor"
+                node.fail(TimeoutError(f"{node.name}: {why}: {error}"))
         if node.failed and node.stuck:  # It may never close, which its last report would come after.
             node.report_own_end()
         node.closed.wait(HEARTBEAT_S)
 
 
-def watch(node: Node, parent: int, launcher_stop: threading.Event, owns_process: bool) -> None:
-    """Stops the node when the launcher's event is set, or when its process was launched by one that is gone."""
+def watch(node: Node, launcher_stop: threading.Event) -> None:
+    """Stops the node when the launcher's event is set, as by SIGTERM, which comes when the launcher is gone."""
     while not node.stopping:
-        if launcher_stop.wait(0.5) or (owns_process and os.getppid() != parent):
+        if launcher_stop.wait(0.5):
             node.sleep(SERVE_ON_S if node.serves else 0.0)
             node.stop()
             return

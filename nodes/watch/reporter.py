@@ -36,8 +36,7 @@ class Reporter:
         self._warnings: dict[str, str] = {}  # Warnings by their words without numbers.
         self._process = psutil.Process()
         self.life = uuid.uuid4().hex
-        self._acknowledged = False  # Whether a monitor has answered a heartbeat.
-        self._reports = 0
+        self._reports = self._acknowledged = 0  # Number of reports, and that of the last one that has been answered.
 
     def count(self, increments: Mapping[str, float]) -> None:
         with self._lock:
@@ -101,4 +100,4 @@ class Reporter:
         with self._lock:
             for name, values in report["samples"].items():
                 del self._samples[name][: len(values)]
-        self._acknowledged = True
+            self._acknowledged = report["number"]

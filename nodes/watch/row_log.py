@@ -80,7 +80,7 @@ class RowLog:
 
         The rates of that row are taken over the time of the last row, too, since it may come right after one.
         """
-        self._samples.add(report["samples"])
+        self._samples.add(report)
         version = report["metrics"].get("eval_version")
         if version is None or not self.begun or version == self._evaluated.get(report["name"]):
             return False

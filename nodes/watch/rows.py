@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from boonta.nodes.metrics import means, standard_error
@@ -82,13 +82,21 @@ class Samples:
             lambda: collections.deque(maxlen=RECENT)
         )
         self._first: list[float] | None = []
+        self._last: dict[str, Mapping[str, Any]] = {}  # The nodes' last reports.
 
-    def add(self, samples: Mapping[str, Sequence[float]]) -> None:
-        """Adds the samples of a report."""
-        for name, values in samples.items():
+    def add(self, report: Mapping[str, Any]) -> None:
+        """Adds the samples of a node's report, in the order of its reports.
+
+        If the answer to its last one was lost, this report begins with the samples of that, which are here already.
+        """
+        before, self._last[report["name"]] = self._last.get(report["name"]), report
+        repeats = before is not None and before["life"] == report["life"] and before["number"] > report["acknowledged"]
+        seen = before["samples"] if before is not None and repeats else {}
+        new = {name: values[len(seen.get(name, ())) :] for name, values in report["samples"].items()}
+        for name, values in new.items():
             self._recent[name].extend(values)
         if self._first is not None:
-            self._first += samples.get("return", ())[: RECENT - len(self._first)]
+            self._first += new.get("return", ())[: RECENT - len(self._first)]
 
     @property
     def has_episodes(self) -> bool:

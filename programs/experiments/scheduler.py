@@ -15,15 +15,15 @@ from collections.abc import Callable, Sequence
 from typing import IO, Protocol
 
 from boonta.nodes.watch.program_end import SAVING_S
-from boonta.programs.experiments import dependent, outcome
+from boonta.programs.experiments import outcome
 from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.slots import Slot, on_cores
 from boonta.programs.wiring.run_folder.state import is_held
+from boonta.programs.wiring.supervision import dependent
 from boonta.programs.wiring.supervision.interrupts import Signals
 from boonta.programs.wiring.supervision.supervise import THREADS_GRACE_S
 
 POLL_S = 0.25
-DEPENDENT = (sys.executable, "-I", "-S", dependent.__file__)
 END_S = THREADS_GRACE_S + SAVING_S + 30.0  # Time between the request to end and SIGKILL; a program has less itself.
 ASKED = (128 + signal.SIGTERM, -signal.SIGTERM)  # Exit codes of a program that was asked to end.
 REFUSED = 2  # A program's exit code for a command line that can't work.
@@ -191,7 +191,7 @@ class Scheduler:
             state.output = open(folder / outcome.OUTPUT, "ab")  # noqa: SIM115  # It is closed in `_release`.
             with on_cores(slot.cores):
                 state.process = subprocess.Popen(
-                    [*DEPENDENT, str(os.getpid()), sys.executable, *state.job.command(folder)],
+                    dependent.command(sys.executable, *state.job.command(folder)),
                     stdin=subprocess.DEVNULL,
                     stdout=state.output,
                     stderr=subprocess.STDOUT,

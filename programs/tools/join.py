@@ -25,6 +25,7 @@ from boonta.programs.wiring.machine import network
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.config_file import Config, read_config
 from boonta.programs.wiring.run_folder.provenance import differs_from
+from boonta.programs.wiring.supervision import dependent
 from boonta.programs.wiring.supervision.interrupts import Signals
 from boonta.programs.wiring.trained import program_of
 
@@ -78,13 +79,14 @@ def _admitted(workdir: pathlib.Path, servers: Servers, group: str, declared: int
 
 
 def _command(config: Config, workdir: pathlib.Path, servers: Servers, group: str, i: int) -> list[str]:
-    """The command of a node that joins; of a program in a network of its own, it is started in there."""
+    """The command of a node that joins, and ends with this process; of a program in a network of its own, in there."""
     folder = workdir.absolute()
-    within = ["-I", "-S", network.__file__, network.OF, str(servers.process), sys.executable] if servers.process else []
-    node = ["-m", "boonta.deploy.node", str(config.program_file), "--label", group, "--index", str(i)]
+    within = [sys.executable, "-I", "-S", network.__file__, network.OF, str(servers.process)] if servers.process else []
+    words = ["-m", "boonta.deploy.node", str(config.program_file), "--label", group, "--index", str(i)]
+    node = dependent.command(sys.executable, *words)  # Not before `within`: who enters a network may lose the tie.
     where = ["--hosts", str(folder / FILE), *([] if servers.local else ["--key", str(folder / keys.FILE)])]
     tunnel = ["--tunnel"] if servers.tunnel else []
-    return [sys.executable, *within, *node, *where, *tunnel, "--", *config.arguments, "--workdir", str(folder)]
+    return [*within, *node, *where, *tunnel, "--", *config.arguments, "--workdir", str(folder)]
 
 
 def _stay(nodes: Mapping[str, subprocess.Popen], signals: Signals) -> int:

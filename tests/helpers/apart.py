@@ -11,6 +11,7 @@ import sys
 import time
 
 from boonta.nodes import metrics
+from boonta.programs.wiring.supervision import dependent
 from boonta.tests.helpers.deadline import DEADLINE_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -54,7 +55,7 @@ class Apart:
         node = ["-m", "boonta.deploy.node", self.program, "--label", label, "--index", str(index), *where, "--key", key]
         node += ["--tunnel"] if self.tunnel else []
         self.processes[f"{label}/{index}"] = process = subprocess.Popen(
-            [sys.executable, *node, "--", *self.flags, *flags],
+            dependent.command(sys.executable, *node, "--", *self.flags, *flags),  # No node outlives a killed test.
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

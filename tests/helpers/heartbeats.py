@@ -10,7 +10,7 @@ def report(name: str, serves: int = 0, counts=None, samples=None, **metrics) -> 
         "life": "first",
         "joined": False,
         "number": 1,
-        "acknowledged": False,
+        "acknowledged": 0,
         "started": True,
         "keeps_nothing": False,
         "stuck": "",

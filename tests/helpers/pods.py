@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from boonta.programs.wiring.supervision import dependent
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.namespaces import Hosts
 
@@ -115,7 +116,7 @@ class Pods:
         pod.starts += 1
         with open(self._logs / f"{pod.host}.log", "a") as log:
             pod.process = subprocess.Popen(
-                self._hosts.on(pod.host, *command),
+                dependent.command(*self._hosts.on(pod.host, *command)),  # No pod outlives a killed test.
                 env={**path, **variables},
                 cwd=ROOT,
                 stdout=log,

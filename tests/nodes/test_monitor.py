@@ -279,7 +279,7 @@ def test_a_node_that_comes_back_is_counted_on(monitor):
 
 
 def test_a_monitor_that_comes_back_without_its_counters_fails_the_program(monitor):
-    reply = monitor.beat({**report("learner"), "acknowledged": True})
+    reply = monitor.beat({**report("learner"), "acknowledged": 1})
     assert "came back without its counters: learner" in reply["stop"] and reply["failure"] == reply["stop"]
 
 

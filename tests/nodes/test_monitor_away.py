@@ -84,7 +84,7 @@ def test_a_monitor_that_comes_back_gives_no_number_again_and_keeps_the_counters_
         again = impatient(tmp_path)
         assert again.admit("actor", 2, 1) == first
     again = impatient(tmp_path)
-    again.beat({**report("learner", counts={"updates": 6.0}), "number": 2, "acknowledged": True})
+    again.beat({**report("learner", counts={"updates": 6.0}), "number": 2, "acknowledged": 1})
     assert again.status()["failure"] == "" and again.totals()["updates"] == 6.0
     assert again.admit("actor", 2, 1) == 7
     assert impatient(tmp_path).admit("actor", 2, 1) == 8
@@ -110,7 +110,7 @@ def test_an_actor_that_joined_an_earlier_monitor_counts_on_only_if_that_ones_cou
     else:
         (tmp_path / counters.FILE).unlink()
     again = impatient(tmp_path)
-    reply = again.beat({**joined, "number": 2, "acknowledged": True})
+    reply = again.beat({**joined, "number": 2, "acknowledged": 1})
     status = again.status()
     assert status["reason"] == "" and reply["stop"] == reply["failure"]
     if saved:

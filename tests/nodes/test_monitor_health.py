@@ -53,7 +53,7 @@ def test_rows_show_the_error_of_means_the_first_returns_and_the_age_of_evaluatio
     monitor = Monitor("monitor", str(tmp_path), StopRule(), log_every_s=0.0)
     monitor.start()
     monitor.beat(report("actor/0", samples={"return": [float(i % 2) for i in range(100)]}))
-    monitor.beat({**report("actor/0", samples={"return": [5.0, 5.0]}), "number": 2})
+    monitor.beat({**report("actor/0", samples={"return": [5.0, 5.0]}), "number": 2, "acknowledged": 1})
     monitor.beat(report("learner", counts={"updates": 70.0}))
     evaluation = {"eval_version": 50.0, "eval_return_se": 3.0}
     monitor.beat(report("evaluator/0", **evaluation, eval_return=1.0))

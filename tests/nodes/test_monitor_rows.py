@@ -82,7 +82,7 @@ def test_a_report_that_comes_twice_counts_its_samples_once(tmp_path):
     monitor = Monitor("monitor", str(tmp_path), StopRule())
     monitor.start()
     for number, returned in ((1, 1.0), (1, 1.0), (2, 4.0), (2, 4.0), (1, 1.0)):
-        monitor.beat(report("actor/0", samples={"return": [returned]}) | {"number": number})
+        monitor.beat(report("actor/0", samples={"return": [returned]}) | {"number": number, "acknowledged": number - 1})
     monitor._log.make()
     row = monitor.status()["row"]
     assert (row["return"], row["return_episodes"]) == (2.5, 2.0)
@@ -135,7 +135,7 @@ def test_what_is_shown_at_the_end_is_the_last_row(tmp_path, monkeypatch):
     for number, (at, env_steps, returned) in enumerate([(0.0, 0, 1.0), (5.0, 50, 3.0), (5.5, 100, 5.0)], start=1):
         now[0] = at
         counts, samples = {"env_steps": env_steps}, {"return": [returned]}
-        monitor.beat(report("actor/0", counts=counts, samples=samples) | {"number": number})
+        monitor.beat(report("actor/0", counts=counts, samples=samples) | {"number": number, "acknowledged": number - 1})
         monitor.round()
         shown.append(monitor.status()["row"])
     assert [row["return"] for row in shown] == [1.0, 2.0, 3.0] and shown[-1]["env_steps"] == 100
@@ -151,7 +151,7 @@ def test_a_monitor_that_came_back_has_no_rates_of_the_time_before(tmp_path, monk
     def beat(monitor: Monitor, at: float, number: int) -> None:
         now[0] = at
         counted = report("learner", counts={"updates": 10.0 * at})
-        monitor.beat(counted | {"number": number, "acknowledged": number > 1})
+        monitor.beat(counted | {"number": number, "acknowledged": number - 1})
         monitor.round()
 
     first = Monitor("monitor", str(tmp_path), StopRule(), log_every_s=10.0)

@@ -16,6 +16,7 @@ from boonta.nodes.snapshots.store import numbers
 from boonta.programs.tools.status import status
 from boonta.programs.wiring.run_folder.temporary import kept_in
 from boonta.tests.helpers.damage import flip
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.launched import LIGHT, TINY, finish, pids, running, start, wait_for_rows
 from boonta.tests.helpers.runs import saved
 
@@ -112,6 +113,37 @@ def test_no_orphans_and_no_temporary_files_are_left_when_the_launcher_is_killed(
     assert "\nit would go on from checkpoints/" in printed
     with kept_in(tmp_path):  # The next start removes them, and the sockets.
         assert not [path for path in left if path.exists()]
+
+
+# Python imports this module before all others: a node's process waits in it until its launcher is gone.
+IMPORTS_SLOWLY = """
+import os, pathlib, sys, time
+if "--lp_task_id" in sys.orig_argv:
+    launcher = os.getppid()
+    pathlib.Path(f"{__file__}.{os.getpid()}").touch()
+    while os.getppid() == launcher:
+        time.sleep(0.05)
+"""
+
+
+def test_nodes_whose_launcher_is_killed_while_they_import_end_too(tmp_path, monkeypatch):
+    module = tmp_path / "slow" / "sitecustomize.py"
+    module.parent.mkdir()
+    module.write_text(IMPORTS_SLOWLY)
+    monkeypatch.setenv("PYTHONPATH", str(module.parent), prepend=os.pathsep)
+    process = start("--workdir", str(tmp_path), program=LIGHT)
+    deadline = time.monotonic() + DEADLINE_S
+    while not (nodes := list(tmp_path.glob("logs/*/pids.json")) and pids(tmp_path).values()) or not all(
+        module.with_name(f"{module.name}.{pid}").exists() for pid in nodes
+    ):
+        assert time.monotonic() < deadline and process.poll() is None, finish(process)
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + ENDS_S
+    while running(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert running(tmp_path) == []
 
 
 def test_a_raising_node_ends_the_program_with_activity_and_cause(tmp_path):

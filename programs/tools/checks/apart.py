@@ -14,6 +14,7 @@ import sys
 from typing import Any, NamedTuple
 
 from boonta.programs.wiring.machine import network
+from boonta.programs.wiring.supervision.restarts import how_ended
 
 DEADLINE_S = 120.0  # Time for an answer; importing TensorFlow and starting an accelerator take longest.
 ANSWER = "boonta doctor: "  # The beginning of the line with the answer; libraries print other lines.
@@ -63,5 +64,5 @@ def ask(question: str, deadline_s: float = DEADLINE_S) -> Answer:
             answer = json.loads(line.removeprefix(ANSWER))
             return Answer({}, answer["error"], log) if "error" in answer else Answer(answer, log=log)
     if process.returncode < 0:
-        return Answer({}, f"killed by {signal.Signals(-process.returncode).name}", log)
+        return Answer({}, how_ended(process.returncode).removeprefix("was "), log)
     return Answer({}, log.rpartition("\n")[2] or f"exit code {process.returncode}", log)

@@ -21,13 +21,15 @@ from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.server import Server
 from boonta.nodes.tables.reverb.store import connect, joined
 from boonta.programs.wiring.machine import memory
-from boonta.programs.wiring.supervision import stacks
+from boonta.programs.wiring.supervision import dependent, stacks
 
 PAST_LIVES = "BOONTA_PAST_LIVES"  # The variable with the number of times that the process's node has died.
 
 
 class ProcessNode(lp.PyClassNode):
-    """A node whose process has environment variables of its own; Launchpad has some for a whole group only.
+    """A node whose process ends with the launcher's, and has environment variables of its own.
+
+    Launchpad leaves processes alone when their launcher is killed, and has variables for a whole group only.
 
     The process imports this module to find the class.
 
@@ -40,9 +42,10 @@ class ProcessNode(lp.PyClassNode):
     @staticmethod
     def to_executables(nodes: Sequence[ProcessNode], label: str, launch_context: context.LaunchContext) -> list[Any]:
         made = lp.PyClassNode.to_executables(nodes, label, launch_context)
-        for node, command in zip(nodes, made):
-            if node.environment:  # Threads have none, and what is made of them are functions.
+        if launch_context.launch_type is context.LaunchType.LOCAL_MULTI_PROCESSING:  # Of threads, functions are made.
+            for node, command in zip(nodes, made):
                 command.env_overrides.update(node.environment)
+                command.command_as_list = dependent.command(*command.command_as_list)
         return made
 
 
@@ -138,17 +141,17 @@ def serve(
     return Service(construct(node, limit_s, **arguments), address, key)
 
 
-def _launcher() -> tuple[threading.Event, bool]:
+def _launcher() -> threading.Event:
     """See `Node.launcher`."""
-    owns_process = threading.current_thread() is threading.main_thread()
-    if owns_process:  # Ctrl-C reaches all processes; only the launcher handles it, and asks all nodes to stop.
+    if threading.current_thread() is threading.main_thread():  # It owns its process.
+        # Ctrl-C reaches all processes; only the launcher handles it, and asks all nodes to stop.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # So does a terminal's end. Alone, a node has a handler.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
         # SIGTERM may reach all, too, as from `timeout`; each node then ends as if it were asked to, and the launcher
         # kills those that are late. Launchpad's alarm would kill what saves, and what is about to exit.
         worker_manager.get_worker_manager()._termination_notice_secs = -1
-    return lp.stop_event(), owns_process
+    return lp.stop_event()
 
 
 class Fixed(lp_address.AbstractAddressBuilder):

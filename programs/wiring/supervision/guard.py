@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -15,13 +14,13 @@ from typing import Any
 
 from boonta.nodes.watch.stopping import COLLAPSED_CODE
 from boonta.programs.wiring.machine import accelerators, memory
-from boonta.programs.wiring.supervision import interrupts
+from boonta.programs.wiring.supervision import dependent, interrupts
 from boonta.programs.wiring.supervision.restarts import History, Restarts, how_ended
 
 SILENT_S = 20.0  # Time without a report after which the process counts as hung, once it has worked.
 START_S = 180.0  # The same before it has worked, and while it ends.
 POLL_S = 0.25
-DIES_WITH_PARENT = 1  # The value of PR_SET_PDEATHSIG in Linux.
+LONGEST = 2_000  # Characters of a failure that are reported: a pipe that nobody reads takes no more than 64 KB.
 
 ASKED = {code for number in interrupts.ENDING for code in (128 + number, -number)}  # Codes of a child that was to end.
 
@@ -48,13 +47,17 @@ def guard(name: str, policy: Restarts) -> None:
         return
     parent = _Guard(name, policy)
     while True:
-        reader, writer = os.pipe()
-        if parent.start(writer) == 0:
-            os.close(reader)
-            return
-        os.close(writer)
-        with open(reader, "rb", buffering=0) as reports:
-            code = parent.watch(reports)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with interrupts.held(interrupts.ENDING):  # A fork has its parent's handlers at first.
+            try:
+                pid, pipe = parent.start()
+            except OSError as error:
+                pid, refusal = -1, f"could not be started: {error}"
+            if pid == 0:
+                _become_guarded(pipe, parent.own_pid)
+                return
+        code = parent.watch(pipe) if pid > 0 else parent.lose(refusal)
         if code is not None:
             sys.exit(code)
 
@@ -65,10 +68,10 @@ def report(worked: bool, ending: bool = False, failure: str = "") -> None:
     Args:
       worked: whether all nodes have begun to work.
       ending: whether this is the last report; libraries may take long at a process's exit.
-      failure: why the program has failed, if it has.
+      failure: why the program has failed, if it has; the guard gets its first `LONGEST` characters.
     """
     if _pipe is not None:
-        line = json.dumps({"worked": worked, "ending": ending, "failure": failure}) + "\n"
+        line = json.dumps({"worked": worked, "ending": ending, "failure": failure[:LONGEST]}) + "\n"
         with contextlib.suppress(OSError):  # The guard is gone, or is stopped and reads nothing.
             os.write(_pipe, line.encode())
 
@@ -80,9 +83,7 @@ def _become_guarded(writer: int, parent_pid: int) -> None:
     os.set_inheritable(writer, False)
     signal.signal(signal.SIGINT, interrupts.interrupted)
     interrupts.handle(signal.SIG_DFL, interrupts.TERMINATING)
-    ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGTERM)  # If the guard dies, the child saves and ends.
-    if os.getppid() != parent_pid:
-        sys.exit(128 + signal.SIGTERM)  # The guard died before prctl was called.
+    dependent.end_with(parent_pid)
     memory.offer_first()
 
 
@@ -97,42 +98,60 @@ class _Guard:
         self._signal = 0
         interrupts.handle(self._forward)
 
-    def start(self, writer: int) -> int:
-        """Starts a child, which is to report to this pipe; returns its process id, and 0 in a forked child itself."""
-        sys.stdout.flush()
-        sys.stderr.flush()
-        with interrupts.held(interrupts.ENDING):  # A fork has its parent's handlers at first.
-            if accelerators.taken():
-                os.set_inheritable(writer, True)
-                environment = {**os.environ, GUARD: f"{writer} {os.getpid()}"}
-                command = [sys.executable, *sys.orig_argv[1:]]
-                pid = os.posix_spawn(sys.executable, command, environment, setsigmask=())
-            else:
-                pid = os.fork()
-                if pid == 0:
-                    _become_guarded(writer, self.own_pid)
-            self._child = pid
-        if pid and self._signal:
-            os.kill(pid, signal.SIGTERM)  # The signal came before there was a child to forward it to.
-        return pid
+    def start(self) -> tuple[int, int]:
+        """Starts a child; returns its process id and the pipe that it reports to, in a forked child itself 0 and that.
 
-    def watch(self, reports: Any) -> int | None:
+        Raises:
+          OSError: the machine has no memory, process ids or file descriptors left at the moment.
+        """
+        reader, writer = os.pipe()
+        try:
+            self._child = self._run_anew(writer) if accelerators.taken() else os.fork()
+        except OSError:
+            os.close(reader)
+            os.close(writer)
+            raise
+        own, other = (reader, writer) if self._child else (writer, reader)
+        os.close(other)
+        return self._child, own
+
+    def _run_anew(self, writer: int) -> int:
+        """Runs this process's command in a child; returns its process id."""
+        os.set_inheritable(writer, True)
+        environment = {**os.environ, GUARD: f"{writer} {os.getpid()}"}
+        command = [sys.executable, *sys.orig_argv[1:]]
+        return os.posix_spawn(sys.executable, command, environment, setsigmask=())
+
+    def watch(self, pipe: int) -> int | None:
         """Waits for the child's end and, if it is to be started again, until then; otherwise returns the exit code."""
-        failure, hung, code = self._follow(reports)
+        if self._signal:
+            os.kill(self._child, signal.SIGTERM)  # The signal came before there was a child to forward it to.
+        with open(pipe, "rb", buffering=0) as reports:
+            failure, hung, code = self._follow(reports)
         if self._signal or code in (0, 2, COLLAPSED_CODE, *ASKED):  # Restarting is of no use.
             return code if code >= 0 else 128 + (self._signal or -code)
         cause = hung or (f"failed: {failure}" if failure else how_ended(code))
-        decision = self._history.die(time.monotonic(), cause, raised=code > 0 and not hung)
+        return self.lose(cause, code, raised=code > 0 and not hung)
+
+    def lose(self, cause: str, code: int = 1, raised: bool = False) -> int | None:
+        """Notes a death; waits until the child is to be started again, or returns the exit code if it isn't.
+
+        Args:
+          cause: what happened, as a predicate.
+          code: the child's exit code.
+          raised: whether the child has failed by itself, and so has printed the cause.
+        """
+        decision = self._history.die(time.monotonic(), cause, raised)
         if decision.failure:
-            if len(self._history.deaths) > 1:  # The child has printed its own failure.
+            if not raised or len(self._history.deaths) > 1:
                 print(f"error: {decision.failure}", file=sys.stderr, flush=True)
             return max(code, 1)
         print(f"warning: {self._name} {cause}; it starts again in {decision.delay_s:g} s", flush=True)
         assert self._history.due is not None
-        while time.monotonic() < self._history.due:
+        while time.monotonic() < self._history.due and not self._signal:
             time.sleep(POLL_S)
-            if self._signal:
-                return 128 + self._signal
+        if self._signal:
+            return 128 + self._signal
         self._history.begin(time.monotonic())
         return None
 
@@ -141,8 +160,10 @@ class _Guard:
         failure = hung = ""
         rest, silent_s, ending, works = b"", 0.0, False, False
         while True:
+            # Processes that the child has forked may keep the pipe open beyond its end. What it reported is read first.
+            ended = os.waitid(os.P_PID, self._child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             asked_at = time.monotonic()
-            if select.select([reports], [], [], POLL_S)[0]:
+            if select.select([reports], [], [], 0.0 if ended else POLL_S)[0]:
                 news = reports.read(1 << 16)
                 if not news:
                     break
@@ -151,6 +172,8 @@ class _Guard:
                     works |= line["worked"]
                     self._history.worked |= works
                     failure, ending, silent_s = line["failure"] or failure, line["ending"], 0.0
+            elif ended:
+                break
             else:  # The parent may have been stopped for the rest of a longer time.
                 silent_s += min(time.monotonic() - asked_at, 2 * POLL_S)
             if not hung and silent_s > (SILENT_S if works and not ending else START_S):  # Each life has its start.

@@ -45,7 +45,10 @@ class Restarts:
 
 def how_ended(code: int) -> str:
     """How a process died, as a predicate: by its exit code, or the negative number of the signal that killed it."""
-    return f"exited with code {code}" if code > 0 else f"was killed by {signal.Signals(-code).name}"
+    if code > 0:
+        return f"exited with code {code}"
+    named = -code in set(signal.Signals)  # Most real-time signals have no name.
+    return f"was killed by {signal.Signals(-code).name if named else f'signal {-code}'}"
 
 
 class Death(NamedTuple):

@@ -75,7 +75,7 @@ class _Supervisor:
         self._polled_at = now  # The time of the last call to the monitor.
         self._silent_s = self._passed_s = 0.0
         self._signals = signals
-        self._failure = self._monitor_failure = ""
+        self._failure = self._monitor_failure = self._no_answer = ""  # The last is why the monitor hasn't answered.
         self._ending_since: float | None = None  # The time since which the nodes are to end.
         self._terminated = self._waits = False
         self._grace = Grace(THREADS_GRACE_S if any(isinstance(worker, Thread) for worker in workers) else GRACE_S)
@@ -128,8 +128,8 @@ class _Supervisor:
             self._status = self._monitor.status()
             self._met_at = self._met_at or time.monotonic()
             self._fresh, self._silent_s = True, 0.0
-        except Exception:  # The monitor is starting, hung or ended; time and the workers' exit codes will show which.
-            self._fresh = False
+        except Exception as error:  # It is starting, hung, broken or ended; time and exit codes will show which.
+            self._fresh, self._no_answer = False, repr(error)
             self._silent_s += min(time.monotonic() - self._polled_at, LONGEST_LOOK_S)
         self._passed_s = min(time.monotonic() - self._polled_at, LONGEST_LOOK_S)
         self._polled_at = time.monotonic()
@@ -193,7 +193,7 @@ class _Supervisor:
             return self._die(worker, f"could not be started: {error}")
         self._histories[worker.name].begin(time.monotonic())
         if worker is self._monitor_worker:
-            self._met_at, self._silent_s = None, 0.0
+            self._met_at, self._silent_s, self._no_answer = None, 0.0, ""
         self._changed()
 
     def _end_of_life(self, worker: Worker, node: Mapping[str, Any]) -> tuple[str, bool]:
@@ -219,7 +219,7 @@ class _Supervisor:
             return f"has been stopped for {history.stopped_s:.0f} s, before its first heartbeat"
         if worker is self._monitor_worker:
             hangs = self._silent_s > (START_S if self._met_at is None else SILENT_S)
-            return f"has not answered for {self._silent_s:.0f} s" if hangs else ""
+            return f"has not answered for {self._silent_s:.0f} s: {self._no_answer}" if hangs else ""
         if self._met_at is None:
             return ""  # Nobody knows.
         age = time.monotonic() - max(self._met_at, history.began)

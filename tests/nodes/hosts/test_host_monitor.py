@@ -37,7 +37,7 @@ def beat(monitor: HostMonitor, **counts: float) -> dict:
         {
             **report,
             "serves": False,
-            "acknowledged": False,
+            "acknowledged": 0,
             "started": True,
             "keeps_nothing": False,
             "stuck": "",

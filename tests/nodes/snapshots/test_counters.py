@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import threading
 
 import pytest
 
@@ -12,6 +13,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.snapshots import counters, files
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.damage import DAMAGES
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.heartbeats import report
 
 pytestmark = pytest.mark.once
@@ -28,7 +30,7 @@ def start(tmp_path):
 
 def beat(monitor: Monitor, name: str, life: str = "first", known: bool = False, **counts: float) -> dict:
     """A heartbeat of a life of a node, which a monitor has answered before if it is known."""
-    told = {**report(name, counts=counts), "life": life, "acknowledged": known, "number": next(NUMBERS)}
+    told = {**report(name, counts=counts), "life": life, "acknowledged": int(known), "number": next(NUMBERS)}
     return monitor.beat(told)
 
 
@@ -84,6 +86,54 @@ def test_a_late_heartbeat_of_a_life_that_is_over_counts_nothing(start):
     for life, steps in (("first", 10.0), ("second", 3.0), ("first", 11.0), ("second", 4.0)):
         beat(monitor, "actor/0", life, env_steps=steps)
     assert of(monitor, "env_steps") == (14.0,)
+
+
+def test_of_many_lives_their_number_is_kept_and_the_newest(start):
+    monitor, number = start(), 10 * counters.REMEMBERED
+    for life in range(number):
+        beat(monitor, "actor/0", f"life {life}", env_steps=1.0)
+    content = monitor._ledger.content(heard=True)
+    assert content["over"] == [("actor/0", f"life {life}") for life in range(number - 1)][-counters.REMEMBERED :]
+    monitor._save_counters()
+    again = start()
+    for life in (number - 1, number - 2, number - 1 - counters.REMEMBERED):
+        reply = beat(again, "actor/0", f"life {life}", known=True, env_steps=1.0)
+        assert reply["past_lives"] == number - 1 and not reply["failure"]
+    assert of(again, "env_steps") == (float(number),)
+
+
+def test_counters_of_a_version_that_kept_all_lives_are_read(start, tmp_path):
+    number = 2 * counters.REMEMBERED
+    lives = [("actor/0", f"life {life}") for life in range(number)]
+    content = {
+        "lives": {"actor/0": ("now", {"env_steps": 2.0})},
+        "over": lives,
+        "past": {"actor/0": {"env_steps": 30.0}},
+        "base": {},
+        "seconds": 1.0,
+        "admitted": {},
+    }
+    (tmp_path / FILE).write_bytes(files.sealed(content))
+    monitor = start()
+    assert beat(monitor, "actor/0", "now", known=True, env_steps=3.0)["past_lives"] == number
+    assert of(monitor, "env_steps") == (33.0,)
+
+
+def test_no_heartbeat_waits_while_counters_are_written(start, monkeypatch, tmp_path):
+    monitor, sealed = start(), files.sealed
+    beat(monitor, "actor/0", env_steps=1.0)
+
+    def slow(content: dict) -> bytes:
+        beating = threading.Thread(target=beat, args=(monitor, "actor/0"), kwargs={"env_steps": 5.0}, daemon=True)
+        beating.start()
+        beating.join(DEADLINE_S)
+        assert not beating.is_alive()
+        return sealed(content)
+
+    monkeypatch.setattr(files, "sealed", slow)
+    monitor._save_counters()
+    assert of(monitor, "env_steps") == (5.0,)
+    assert counters.load(tmp_path).totals()["env_steps"] == 1.0  # The content was taken before.
 
 
 def test_a_monitor_that_comes_back_goes_on(start):

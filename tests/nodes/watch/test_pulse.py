@@ -8,6 +8,7 @@ import time
 import pytest
 
 from boonta.nodes.base import Node
+from boonta.nodes.rpc.errors import Failed
 from boonta.nodes.watch import pulse
 
 
@@ -58,3 +59,16 @@ def test_who_does_one_thing_after_another_is_not_stuck_in_what_contains_them(mon
         now += 5.0
         assert node.stopwatch.longest() == ("stepping", 5.0)
         assert pulse.stuck(node.stopwatch, limit_s=200.0) == ""
+
+
+def test_a_monitor_that_only_raises_ends_a_node_by_its_own_error(monkeypatch):
+    monkeypatch.setattr(pulse, "MONITOR_DEADLINE_S", 0.0)
+
+    class Broken:
+        def beat(self, report: dict) -> dict:
+            raise Failed("beat", "KeyError", "'a bug'")
+
+    node = Node("actor/0", Broken())
+    monkeypatch.setattr(node, "step", lambda: node.sleep(0.1))
+    with pytest.raises(TimeoutError, match="^actor/0: the monitor's own error: beat: KeyError: 'a bug'$"):
+        node.run()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import types
 
 import pytest
 
 from boonta.programs.tools import join
+from boonta.programs.wiring.joining import Servers
+from boonta.programs.wiring.supervision import dependent
 
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
 HEARS = "import time; print(flush=True); time.sleep(600)"
@@ -28,3 +31,12 @@ def test_a_node_that_does_not_leave_is_killed(monkeypatch, capsys, code, exit_co
         assert join._stay({"actor/4": node}, Asked()) == exit_code
     assert node.returncode == returned
     assert ("actor/4 did not leave within 0.2 s" in capsys.readouterr().err) == (code == DEAF)
+
+
+@pytest.mark.parametrize("network", [0, 77])
+def test_actors_that_join_end_with_the_command_that_lets_them(tmp_path, network):
+    config = types.SimpleNamespace(program_file=tmp_path / "program.py", arguments=())
+    command = join._command(config, tmp_path, Servers({"monitor": "host:1"}, process=network), "actor", 4)
+    tie = dependent.command(sys.executable, "-m", "boonta.deploy.node")
+    at = command.index(dependent.__file__) - 3
+    assert command[at : at + len(tie)] == tie and (at > 0) == bool(network)

@@ -78,6 +78,63 @@ def test_the_same_failure_three_times_in_a_row_ends_it(lives):
     assert "error: program failed: loss 3 is nan; it has done so 3 times in a row. Before that it failed: " in output
 
 
+def test_of_a_long_failure_the_beginning_is_told(lives):
+    process = begin(lives, "guard.report(worked=True, failure='x' * 200_000, ending=True); sys.exit(1)")
+    output = process.communicate(timeout=DEADLINE_S)[0]
+    assert f"warning: program failed: {'x' * 2_000}; it starts again in 0 s" in output
+
+
+FORKS = """
+other = lives.with_suffix(".other")
+if life == 1:
+    pid = os.fork()
+    if pid == 0:
+        os.closerange(0, 3)  # The guard's pipe stays open.
+        time.sleep(300)
+        lives.with_suffix(".late").touch()
+        os._exit(0)
+    other.write_text(str(pid))
+    os.kill(os.getpid(), signal.SIGKILL)
+os.kill(int(other.read_text()), signal.SIGKILL)
+"""
+
+
+def test_a_killed_program_starts_again_while_a_process_lives_that_it_has_forked(lives):
+    process = begin(lives, FORKS, HEAD.replace("SILENT_S = 8.0", "SILENT_S = guard.START_S = 1e6"))
+    output = process.communicate(timeout=DEADLINE_S)[0]
+    assert (process.returncode, number_of(lives)) == (0, 2), output
+    assert output == "warning: program was killed by SIGKILL; it starts again in 0 s\n"
+    assert not lives.with_suffix(".late").exists()  # It has started again before the other one's end.
+
+
+FAILS = """
+import itertools
+fork, forks = os.fork, itertools.count(1)
+def fails_at_times():
+    if next(forks) in {times}:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    return fork()
+os.fork = fails_at_times
+guard.guard("""
+REFUSED = "program could not be started: [Errno 11] Resource temporarily unavailable"
+
+
+def test_a_program_that_can_not_be_started_for_a_moment_is_started_later(lives):
+    code = "print(len(os.listdir('/proc/self/fd')))\nif life == 1: os.kill(os.getpid(), signal.SIGKILL)"
+    head = HEAD.replace("guard.guard(", FAILS.format(times={2, 3}))
+    first, killed, *refused, again = begin(lives, code, head).communicate(timeout=DEADLINE_S)[0].splitlines()
+    assert killed == "warning: program was killed by SIGKILL; it starts again in 0 s"
+    assert refused == [f"warning: {REFUSED}; it starts again in 0 s"] * 2
+    assert first == again and number_of(lives) == 2  # No pipe is left open.
+
+
+def test_a_program_that_can_never_be_started_fails_by_name(lives):
+    process = begin(lives, "", HEAD.replace("guard.guard(", FAILS.format(times=range(1, 100))))
+    output = process.communicate(timeout=DEADLINE_S)[0]
+    assert (process.returncode, number_of(lives)) == (1, 0)
+    assert f"error: {REFUSED}; it has been started again 3 times within 600 s" in output
+
+
 def test_a_failure_before_any_work_ends_it_at_once(lives):
     process = begin(lives, "guard.report(worked=False, failure='no such thing', ending=True); sys.exit(1)")
     assert process.communicate(timeout=DEADLINE_S)[0] == ""  # It prints its failure itself.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import signal
 
 import pytest
 
 from boonta.nodes.snapshots.files import FULL
-from boonta.programs.wiring.supervision.restarts import Death, History, Restarts, decide
+from boonta.programs.wiring.supervision.restarts import Death, History, Restarts, decide, how_ended
 
 POLICY = Restarts(number=3, window_s=100.0, backoff_s=1.0)
 KILLED, BROKEN = "was killed by SIGKILL while acting", "failed while stepping environments: ValueError: step {}"
@@ -61,6 +62,11 @@ def test_an_exception_before_any_work_ends_the_program_at_once():
 def test_a_full_disk_ends_the_program_at_once():
     cause = f"failed: monitor failed while closing: OSError: metrics.jsonl can't be written: {FULL}, 0.0 MB are free"
     assert decide("impala", POLICY, [Death(0.0, cause, raised=True)]).failure == f"impala {cause}"
+
+
+def test_signals_without_a_name_have_their_number():
+    assert how_ended(-signal.SIGKILL) == "was killed by SIGKILL"
+    assert how_ended(-(signal.SIGRTMIN + 1)) == f"was killed by signal {signal.SIGRTMIN + 1}"
 
 
 def test_without_restarts_the_first_death_is_the_failure():

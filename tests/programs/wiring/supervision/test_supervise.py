@@ -121,7 +121,17 @@ def test_threads_have_longer_to_end(capsys, monkeypatch):
 def test_a_monitor_that_does_not_answer_is_named(capsys, monkeypatch):
     monkeypatch.setattr(supervise, "START_S", 0.0)
     code, message = ending(capsys, NoMonitor(), Worker("learner", polls=3))
-    assert code == 1 and re.fullmatch(r"error: monitor has not answered for \d+ s", message)
+    assert code == 1 and re.fullmatch(
+        r"error: monitor has not answered for \d+ s: ConnectionError\('nobody there'\)", message
+    )
+
+
+def test_the_own_error_of_a_monitor_is_named(capsys, monkeypatch):
+    monkeypatch.setattr(supervise, "START_S", 0.0)
+    broken = Monitor()
+    monkeypatch.setattr(broken, "status", lambda: {}["a bug in the monitor"])
+    code, message = ending(capsys, broken, Worker("learner", polls=3))
+    assert code == 1 and message.endswith(" s: KeyError('a bug in the monitor')")
 
 
 def test_a_dead_worker_is_started_again_and_named(capsys):
