@@ -148,7 +148,7 @@ class Program:
             raise ValueError(f"{self.name}: the agent is {found}; it must be an agents.base.Agent")
         for part, kind in {"policy": Policy, "eval_policy": Policy, "update": Update}.items():
             found = getattr(self.agent, part)
-            if not isinstance(found, kind):
+            if not isinstance(found, kind | None):  # It may lack what no node asks for.
                 raise ValueError(
                     f"{self.name}: the agent's {part} is a {type(found).__name__}; it must be an "
                     f"agents.base.{kind.__name__}"
