@@ -124,7 +124,7 @@ class Hanging(VariableServer):
 
     def __init__(self):
         super().__init__("variables")
-        self.back = threading.Event()
+        self.back, self.asked_beside = threading.Event(), threading.Event()
         self.callers: list[int] = []
 
     def get(self, have):
@@ -132,6 +132,7 @@ class Hanging(VariableServer):
         if len(self.callers) == 2:
             raise DeadlineExceeded
         if len(self.callers) > 2:
+            self.asked_beside.set()
             self.back.wait(60.0)
         return super().get(have)
 
@@ -147,14 +148,14 @@ def test_who_has_params_acts_with_them_while_the_server_is_away_and_gets_newer_o
     for _ in range(100):
         assert client.poll(0.0) and client.snapshot()[0] == 7
         assert bounded.allowed(client.snapshot(), 0.0) is None  # Whoever needs fresh params still waits for them.
-    assert len(server.callers) == 3  # One call at a time waits beside.
+    assert server.asked_beside.wait(DEADLINE_S) and len(server.callers) == 3  # One call at a time waits beside.
     server.back.set()
     end = time.monotonic() + DEADLINE_S
     while client.snapshot()[0] == 7:
         assert client.poll(0.0) and time.monotonic() < end
     assert bounded.allowed(client.snapshot(), 0.0) is not None
-    client.poll(0.0)
-    assert server.callers[-1] == threading.get_ident()  # All is as before.
+    while server.callers[-1] != threading.get_ident():  # All is as before, once the thread beside has ended.
+        assert client.poll(0.0) and time.monotonic() < end
 
 
 def test_what_fails_beside_is_raised_where_params_are_polled():
