@@ -100,7 +100,6 @@ def disconnected(apart: Apart) -> set[int]:
     return {process.wait(120) for process in apart.processes.values()}
 
 
-@pytest.mark.cluster
 class Hanging:
     """A process that never ends by itself, and takes as long as it is waited for."""
 
@@ -128,6 +127,7 @@ def test_all_nodes_that_hang_have_one_deadline_once_a_node_has_ended(monkeypatch
     assert clock == [100.0 + tpu_vm.GRACE_S] and all(each.told for each in hanging.values())
 
 
+@pytest.mark.cluster
 def test_nodes_end_with_their_connections(tmp_path, monkeypatch):
     ssh.stand_in(tmp_path, monkeypatch)
     run = tmp_path / "run folder"
