@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import difflib
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
@@ -277,3 +278,11 @@ def suggest(given: str, known: Iterable[str], shown: Callable[[str], str] = str)
     known = list(known)
     near = [repr(shown(match)) for match in difflib.get_close_matches(given, known, n=3, cutoff=0.5)]
     return f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(map(shown, known))}."
+
+
+def signature_of(made_by: Callable[..., Any]) -> inspect.Signature | None:
+    """The signature of a callable; None where it is compiled code that doesn't say."""
+    try:
+        return inspect.signature(made_by)
+    except ValueError:
+        return None

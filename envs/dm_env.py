@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -44,12 +43,10 @@ class DmEnv:
     def __post_init__(self) -> None:
         if not callable(self.make):
             raise ValueError(f"make is a {type(self.make).__name__}; it must be a class or function that makes one")
+        signature = base.signature_of(self.make)
         try:
-            signature = inspect.signature(self.make)
-        except ValueError:
-            return  # Some classes that aren't written in Python have none.
-        try:
-            signature.bind(seed=0, **self.kwargs)
+            if signature is not None:
+                signature.bind(seed=0, **self.kwargs)
         except TypeError as error:
             called = f"{self.make} is called with seed=… and kwargs {dict(self.kwargs)}"
             raise ValueError(f"{called}: {error}; a function around it may leave out what it doesn't take") from error

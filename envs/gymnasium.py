@@ -65,7 +65,7 @@ class Gymnasium:
             raise ValueError(f"workers is {self.workers}; it must be at least 0")
         if self.workers and self.vectorised:
             raise ValueError(f"workers is {self.workers}; it must be 0 where vectorised is True")
-        signature = None if isinstance(self.env, str) else _signature(self.env)
+        signature = None if isinstance(self.env, str) else base.signature_of(self.env)
         if signature is not None:
             try:
                 signature.bind(**self.kwargs, **({"num_envs": 1} if self.vectorised else {}))
@@ -126,7 +126,7 @@ class Gymnasium:
         """Whether the environment can be made with a keyword argument."""
         if isinstance(self.env, str):
             return True
-        signature = _signature(self.env)
+        signature = base.signature_of(self.env)
         taken = {} if signature is None else signature.parameters
         return argument in taken or any(each.kind is each.VAR_KEYWORD for each in taken.values())
 
@@ -153,14 +153,6 @@ class Gymnasium:
         if callable(self.env):
             return self.env(**kwargs)
         return gymnasium.make_vec(self.env, **kwargs) if self.vectorised else gymnasium.make(self.env, **kwargs)
-
-
-def _signature(made_by: Callable[..., Any]) -> inspect.Signature | None:
-    """The signature of a callable; None where it is compiled code that doesn't say."""
-    try:
-        return inspect.signature(made_by)
-    except ValueError:
-        return None
 
 
 def _quieten_mujoco() -> None:

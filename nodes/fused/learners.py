@@ -256,7 +256,6 @@ def check_fits(agent: Agent, env: Any) -> None:
       ValueError: the policy can't take the observations, its actions are not the environment's, or its step returns
         what no policy does; or another of the agent's parts fails, whatever the environment.
     """
-    _check_parts(agent)
     spec, name = env.spec, type(env).__name__
     remade = f"make the agent with the spec of this {name}"
     try:
@@ -264,6 +263,7 @@ def check_fits(agent: Agent, env: Any) -> None:
     except (OutputError, jax.errors.JAXTypeError):
         raise  # It says what is wrong, and where; that isn't the spec.
     except (AttributeError, TypeError, ValueError) as error:
+        _check_parts(agent)
         shapes = jax.tree.map(shown, spec.observations)
         raise ValueError(
             f"the agent's policy can't take observations of {name}, {shapes} ({str(error).strip()}{where(error)}); "

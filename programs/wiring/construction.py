@@ -16,7 +16,7 @@ from boonta.nodes.acting.base import Remote, tables_only
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
 from boonta.nodes.snapshots.store import CHECKPOINTS, TABLES, Retention
-from boonta.programs.wiring.program import WRITERS, Group, Program, parameters
+from boonta.programs.wiring.program import WRITERS, Group, Program, parameters, required
 from boonta.programs.wiring.run import Run
 from boonta.programs.wiring.several import number_of, slot_groups
 from boonta.programs.wiring.slots import slots_of
@@ -82,9 +82,8 @@ def construct(program: Program, group: Group, i: int, served: Mapping[str, Any])
         raise ValueError(
             f"{group.label}: {group.node.__name__} takes no setting {unknown[0]!r}; it takes {sorted(accepted)}"
         )
-    for name, parameter in accepted.items():
-        takes_rest = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        if name not in ("self", *arguments) and parameter.default is parameter.empty and not takes_rest:
+    for name in required(group.node):
+        if name not in arguments:
             raise ValueError(
                 f"{group.label}: {group.node.__name__} asks for {name!r}, which its group doesn't set and nodes aren't "
                 "given; they get agent, env, spec, seed, stop, folder, monitor, variables, replay and others, see "

@@ -127,7 +127,7 @@ class Program:
     def __post_init__(self) -> None:
         if strange := [each for each in self.groups if not isinstance(each, Group)]:
             raise ValueError(f"{self.name}: groups has {strange[0]!r}; each must be made by group(...)")
-        if self.agent is not None or any(_needs(each.node, "agent") for each in self.groups):
+        if self.agent is not None or any("agent" in required(each.node) for each in self.groups):
             self._require_agent()
         object.__setattr__(self, "groups", tuple(map(self._numbered, self.groups)))
         labels = [group.label for group in self.groups]
@@ -217,10 +217,10 @@ def parameters(node: type[Node]) -> dict[str, inspect.Parameter]:
     return found
 
 
-def _needs(node: type[Node], name: str) -> bool:
-    """Whether a node's constructor has a parameter of this name without a default."""
-    parameter = parameters(node).get(name)
-    return parameter is not None and parameter.default is parameter.empty
+def required(node: type[Node]) -> list[str]:
+    """The parameters without which a node can't be constructed."""
+    found = {name: each for name, each in parameters(node).items() if name != "self" and each.default is each.empty}
+    return [name for name, each in found.items() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
 
 
 ProgramFunction = Callable[..., Program]  # `(run, **settings) -> program`

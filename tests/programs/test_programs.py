@@ -24,6 +24,14 @@ pytestmark = pytest.mark.cluster
 ENDS_S = 100.0  # It is below `pulse.MONITOR_DEADLINE_S`, after which nodes end even if nobody asks them to.
 
 
+def require_ended(workdir: pathlib.Path) -> None:
+    """Fails if nodes still run some time after their launcher was killed."""
+    deadline = time.monotonic() + ENDS_S
+    while running(workdir) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert running(workdir) == []
+
+
 def saved_counts(workdir: pathlib.Path, row: dict[str, float]) -> dict[str, float]:
     """The counters in the checkpoint of the update that a row is of."""
     return json.loads((workdir / "checkpoints" / str(int(row["updates"])) / "counts" / "metadata").read_text())
@@ -100,10 +108,7 @@ def test_no_orphans_and_no_temporary_files_are_left_when_the_launcher_is_killed(
     wait_for_rows(tmp_path, process)
     process.kill()
     process.wait()
-    deadline = time.monotonic() + ENDS_S
-    while running(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    assert running(tmp_path) == []
+    require_ended(tmp_path)
     assert not list(temporary.iterdir())
     left = [path.resolve() for place in ("tmp", "tmp/elsewhere") for path in tmp_path.glob(f"{place}/*")]
     assert any((path / "job.pkl").exists() for path in left)
@@ -140,10 +145,7 @@ def test_nodes_whose_launcher_is_killed_while_they_import_end_too(tmp_path, monk
         time.sleep(0.1)
     process.kill()
     process.wait()
-    deadline = time.monotonic() + ENDS_S
-    while running(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert running(tmp_path) == []
+    require_ended(tmp_path)
 
 
 def test_a_raising_node_ends_the_program_with_activity_and_cause(tmp_path):

@@ -59,6 +59,15 @@ def test_what_a_step_returns_is_refused_by_name(message, run):
         run(agent_with(MISTAKES[message]))
 
 
+@pytest.mark.parametrize("part", ["update.init", "update.params", "policy.initial_state"])
+def test_a_part_that_fails_by_itself_is_not_blamed_on_the_environment(part):
+    agent, (whole, field) = tiny.make(SPEC), part.split(".")
+    changed = agent._replace(**{whole: getattr(agent, whole)._replace(**{field: lambda given: (given,).parameters})})
+    place = re.escape(f"the agent's {part} fails at test_outputs.py:")
+    with pytest.raises(ValueError, match=rf"^{place}\d+, in <lambda>, .*: AttributeError: 'tuple' object has no attr"):
+        check_fits(changed, JaxCatch())
+
+
 def test_a_policy_that_is_no_function_of_jax_is_not_blamed_on_the_environment():
     with pytest.raises(jax.errors.TracerArrayConversionError, match="__array__"):
         check_fits(agent_with(lambda action, extras, state: (np.asarray(action), extras, state)), JaxCatch())
