@@ -170,7 +170,8 @@ class Anakin(Node):
         """Dispatches the next rounds, then collects the previous ones, which the device has computed meanwhile."""
         rounds = self._lengths.rounds(self._updates, self._env_steps, self._decision.pace)
         self._pending.append(self._dispatch(rounds))
-        while len(self._pending) > 1:
+        # Behind an evaluation, which may take a minute, a dispatch may wait for it, and nothing could end that wait.
+        while len(self._pending) > 1 or (self._pending and self._pending[0].evaluation is not None):
             self._collect()
         if self._decision.save:
             self._save_beside()
@@ -230,8 +231,8 @@ class Anakin(Node):
         self._collected_at = now
 
     def _collect_all(self) -> None:
-        """Collects what was dispatched, so that counters and metrics are those of the newest update."""
-        with self.stopwatch("waiting for the device"):  # Also when asked to stop, at which `wait_for` gives up.
+        """Collects what was dispatched, so that a save's counters and metrics are those of the newest update."""
+        with self.stopwatch("saving: waiting for the device"):  # Also at the end, which waits for what is called so.
             while self._pending:
                 pending = self._pending.pop(0)
                 results = self._poll(pending)(DISPATCH_DEADLINE_S)

@@ -254,16 +254,16 @@ class Node:
         """Reports to the monitor, and stops if the monitor asks for it."""
         if self.monitor is None:
             return
-        with self._beating:  # Two at once would report the same samples twice.
+        with self._beating:  # Two at once would report samples twice, and an old reply could replace a newer one.
             report = self.report()
             reply = self.monitor.beat(report)
             self._reporter.arrived(report)
-        self.program_counts = dict(reply["counts"])
-        self.evaluation = dict(reply["evaluation"])
-        self.ending = bool(reply["ending"])
-        self.failure = reply["failure"]
-        self.snapshot_request = tuple(reply["snapshot_request"])
-        self.past_lives = max(self.past_lives, reply["past_lives"])
+            self.program_counts = dict(reply["counts"])
+            self.evaluation = dict(reply["evaluation"])
+            self.ending = bool(reply["ending"])
+            self.failure = reply["failure"]
+            self.snapshot_request = tuple(reply["snapshot_request"])
+            self.past_lives = max(self.past_lives, reply["past_lives"])
         if reply["stop"]:
             self.stop()
 

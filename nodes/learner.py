@@ -136,12 +136,12 @@ class Learner(Node):
                     self.heartbeat()
                 self.monitor.resume(self.name, resumed)
             self._updates = int(counts.get("updates", 0))
-        self._has_results = False  # Whether an update of this process has.
+        self._sound = 0  # The newest of this process's updates whose results are known, and finite.
         self._published = -1
         self._background = futures.ThreadPoolExecutor(1, "publisher")
         self._publisher = Publisher(self._variables, lambda: self.stopping)
         first = StepResult(self._agent.update.params(self._state), None, {}, ())
-        self._best = Best(self._folder, self.warn)
+        self._best = Best(self._folder, self.warn, self.evaluation)
         self.on_close(self._write_best)
         self._finished = self._background.submit(self._finish, self._updates, first)
         self.settle()
@@ -200,7 +200,7 @@ class Learner(Node):
     def _write_best(self) -> None:
         if self._agreement.first:
             with self.stopwatch("saving the best checkpoint"):
-                self._best.write()  # Also after a failure: it is from before.
+                self._best.write(self._sound if self.failed else self._updates)  # After a failure one from before.
 
     def _save_the_end(self) -> None:
         if not self.failed and self._agreement.saves_at_end():
@@ -242,9 +242,9 @@ class Learner(Node):
         logs = [{name: float(value[i]) for name, value in values.items()} for i in range(len(drawn))]
         for i, log in enumerate(logs):
             require_finite(log, before + i + 1)
-        if logs and not self._has_results:
-            self._has_results = True
+        if logs and not self._sound:
             self.measure(start_seconds(self.stopwatch) | reused())
+        self._sound = version if logs else self._sound
         if not drawn or before // self._publish_every < version // self._publish_every:
             with self.stopwatch("publishing"):
                 self._publisher.put(version, outcome.params)

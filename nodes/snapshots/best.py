@@ -56,12 +56,14 @@ class Best:
     Args:
       folder: the folder of the run's checkpoints.
       warn: called with a message if the best checkpoint can't be read or written.
+      known: the newest report of an evaluator when the learner started, of params from an earlier life of the learner.
+        `follow` leaves its evaluations out: the states are lost, or saved.
 
     Attributes:
       record: the record of the best so far, earlier parts of a resumed run included; None without an evaluation.
     """
 
-    def __init__(self, folder: pathlib.Path, warn: Callable[[str], None]):
+    def __init__(self, folder: pathlib.Path, warn: Callable[[str], None], known: Mapping[str, float] | None = None):
         folder = folder / BEST
         self._warn = warn
         self.record: Record | None = None
@@ -72,7 +74,7 @@ class Best:
         self._checkpointer = Checkpointer(folder, Retention(newest=1), warn=warn)
         self._held: State | None = None
         self._candidate: tuple[float, int, State] | None = None  # The version, the updates and the state.
-        self._judged: float | None = None
+        self._judged = {(known or {}).get(name) for name in ("eval_version", "eval_started")}
 
     def offer(self, record: Record, take: Callable[[], State]) -> None:
         """Keeps the state that `take` gives, if its evaluation is the best so far; of equal ones the newest is kept.
@@ -88,25 +90,37 @@ class Best:
 
         Args:
           evaluation: the newest metrics of `nodes.watch.rows.EVALUATION`.
-          updates: the learner's number of updates.
+          updates: the learner's number of updates. Params that are newer were those of an earlier life.
           take: returns a copy of its state.
         """
         version, begun = evaluation.get("eval_version"), evaluation.get("eval_started")
-        if version is not None and version != self._judged and "eval_return" in evaluation:
-            self._judged = version
-            own = self._candidate if self._candidate is not None and self._candidate[0] == version else None
-            number = updates if own is None else own[1]
-            error = evaluation.get("eval_return_se")
-            record = Record(float(evaluation["eval_return"]), error, int(version), number)
-            self.offer(record, take if own is None else lambda: own[2])
-        if begun is not None and begun != version and (self._candidate is None or self._candidate[0] != begun):
+        if version is not None and version not in self._judged and "eval_return" in evaluation:
+            self._judged.add(version)
+            if version <= updates:
+                self._offer_own(evaluation, updates, take)
+        held = None if self._candidate is None else self._candidate[0]
+        if begun is not None and begun not in (version, held) and begun <= updates:
             self._candidate = (begun, updates, take())
 
-    def write(self) -> None:
-        """Writes the best state, unless it is written already; after a failure the next call tries again."""
+    def _offer_own(self, evaluation: Mapping[str, float], updates: int, take: Callable[[], State]) -> None:
+        """Offers the state from when the evaluation began; today's, if it began and ended between two reports."""
+        version, error = evaluation["eval_version"], evaluation.get("eval_return_se")
+        own = self._candidate if self._candidate is not None and self._candidate[0] == version else None
+        number = updates if own is None else own[1]
+        record = Record(float(evaluation["eval_return"]), error, int(version), number)
+        self.offer(record, take if own is None else lambda: own[2])
+
+    def write(self, sound: float = math.inf) -> None:
+        """Writes the best state, unless it is written already; where that fails the next call tries again.
+
+        Args:
+          sound: the updates of the newest state that is known to be sound; after a failure a newer one isn't written.
+        """
         if self._held is None:
             return
         assert self.record is not None
+        if self.record.updates > sound:
+            return
         state, counts = self._held
         record = dataclasses.asdict(self.record)
         try:

@@ -185,24 +185,24 @@ class Scheduler:
                 self._left.append(state)
 
     def _start(self, state: State) -> None:
-        slot, folder = self._free.popleft(), self._folder / state.job.name
+        state.slot, folder = self._free.popleft(), self._folder / state.job.name
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             state.output = open(folder / outcome.OUTPUT, "ab")  # noqa: SIM115  # It is closed in `_release`.
-            with on_cores(slot.cores):
+            with on_cores(state.slot.cores):
                 state.process = subprocess.Popen(
                     dependent.command(sys.executable, *state.job.command(folder)),
                     stdin=subprocess.DEVNULL,
                     stdout=state.output,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, **slot.environment, "PYTHONUNBUFFERED": "1"},
+                    env={**os.environ, **state.slot.environment, "PYTHONUNBUFFERED": "1"},
                     start_new_session=True,  # The sweep gets Ctrl-C from the terminal, and passes it on.
                 )
         except OSError as error:
-            self._free.append(slot)
+            self._release(state)
             self._end(state, FAILED, f"can't be started: {error}")
             return
-        state.stage, state.slot, state.since = RUNNING, slot, time.monotonic()
+        state.stage, state.since = RUNNING, time.monotonic()
         state.cause = state.cause if state.failures else ""  # It no longer waits for its folder.
 
     def _tend(self, state: State) -> None:
@@ -239,10 +239,11 @@ class Scheduler:
 
     def _release(self, state: State) -> None:
         """Gives a job's slot back."""
-        assert state.slot is not None and state.output is not None
-        state.output.close()
+        assert state.slot is not None
+        if state.output is not None:
+            state.output.close()
         self._free.append(state.slot)
-        state.slot = None
+        state.slot = state.output = None
 
     def _ask_to_end(self, state: State) -> None:
         """Asks a job to save and end. Unlike SIGINT, a shell's background commands never ignore SIGTERM."""

@@ -187,6 +187,23 @@ def test_a_loss_that_is_no_number_ends_it_and_is_not_saved(tmp_path):
     assert sorted(int(path.name) for path in tmp_path.iterdir() if path.name.isdecimal()) == [1, 2]
 
 
+def test_a_state_whose_loss_is_no_number_is_not_kept_as_the_best(tmp_path, monkeypatch):
+    learner = Learner(
+        "learner", unsound_after(2), SPEC, BatchStore(), VariableServer("v"), folder=str(tmp_path), devices=1
+    )
+    step = learner.step
+
+    def evaluated() -> None:
+        if learner._updates == 2:  # Of an evaluation that began and ended since the last report the next state is kept.
+            learner.evaluation = {"eval_version": 2.0, "eval_started": 2.0, "eval_return": 1.0}
+        step()
+
+    monkeypatch.setattr(learner, "step", evaluated)
+    with pytest.raises(FloatingPointError, match="the loss is nan after 3 updates"):
+        learner.run()
+    assert not numbers(tmp_path / "best")
+
+
 def test_a_loss_that_is_no_number_ends_it_though_no_batch_comes_any_more(tmp_path):
     """As with PPO, whose actors wait for the params that were not published."""
 

@@ -64,7 +64,8 @@ class ReverbDataset:
         # It is taken before drawing, so that a single batch ages in hand: each further one would be policy lag.
         self._space = threading.Semaphore(1 if ahead else 0)
         self._ahead, self._awaited = ahead, False  # Whether a batch was asked for that hasn't come.
-        threading.Thread(target=self._fill, daemon=True).start()
+        self._filler = threading.Thread(target=self._fill, daemon=True)
+        self._filler.start()
 
     @property
     def waits_for(self) -> str:
@@ -111,8 +112,9 @@ class ReverbDataset:
         return True
 
     def close(self) -> None:
-        """Frees what Reverb reads ahead."""
+        """Frees what Reverb reads ahead, and ends the thread: nothing comes from streams that are closed."""
         self._mixed.close()
+        self._space.release()
 
     def _let_through(self) -> bool:
         if len(self._clients) > 1:

@@ -99,6 +99,42 @@ def follow(best: Best, updates: int, **evaluation: float) -> None:
     best.follow({f"eval_{name}": value for name, value in evaluation.items()}, updates, lambda: state(updates))
 
 
+def test_a_learner_that_was_started_again_leaves_out_what_was_evaluated_before(tmp_path):
+    best = Best(tmp_path, print)
+    follow(best, 1_000, started=1_000)
+    follow(best, 1_010, started=1_000, version=1_000, **{"return": 10.0})
+    best.write()
+    # It goes on from 1,100 while 1,200, which it had come to, is evaluated.
+    again = Best(tmp_path, print, {"eval_started": 1_200, "eval_version": 1_000, "eval_return": 10.0})
+    follow(again, 1_101, started=1_200, version=1_000, **{"return": 10.0})
+    follow(again, 1_150, started=1_200, version=1_200, **{"return": 12.0})
+    follow(again, 1_201, started=1_200, version=1_200, **{"return": 12.0})
+    follow(again, 1_305, started=1_300, version=1_200, **{"return": 12.0})
+    again.write()
+    assert numbers(tmp_path / "best") == [1_000]
+    follow(again, 1_400, started=1_300, version=1_300, **{"return": 11.0})
+    assert again.record == Record(11.0, None, 1_300, 1_305)
+
+
+def test_params_that_are_newer_than_the_learners_own_are_of_an_earlier_life(tmp_path):
+    best = Best(tmp_path, print)
+    follow(best, 700, started=1_000)
+    follow(best, 800, started=1_000, version=1_000, **{"return": 5.0})
+    follow(best, 1_205, started=1_200, version=1_000, **{"return": 5.0})
+    assert best.record is None
+    follow(best, 1_300, started=1_200, version=1_200, **{"return": 4.0})
+    assert best.record == Record(4.0, None, 1_200, 1_205)
+
+
+def test_a_state_that_may_have_failed_is_not_written(tmp_path):
+    best = Best(tmp_path, print)
+    offered(best, (1.0, 10))
+    best.write(sound=9)
+    assert not numbers(tmp_path / "best")
+    best.write(sound=10)
+    assert numbers(tmp_path / "best") == [10]
+
+
 def test_of_another_nodes_evaluation_the_state_is_kept_from_when_it_began(tmp_path):
     best = Best(tmp_path, print)
     follow(best, 5)

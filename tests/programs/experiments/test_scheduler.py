@@ -69,6 +69,15 @@ def test_all_jobs_are_done_and_not_done_again(tmp_path):
     assert summary(list(states.values())) == "5 runs: 5 done, 0 running, 0 failed, 0 left"
 
 
+def test_a_job_that_cannot_be_started_gives_back_its_slot_and_its_file(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("boonta.programs.experiments.scheduler.dependent.command", lambda *words: ["/nowhere"])
+        code, states = run(tmp_path, job("one"), job("two"))
+    assert code == 1 and [state.cause[:16] for state in states.values()] == ["can't be started"] * 2
+    assert all(state.slot is None and state.output is None for state in states.values())
+    assert run(tmp_path, job("one"), job("two"))[0] == 0
+
+
 def test_a_job_whose_stop_rule_was_raised_goes_on(tmp_path):
     run(tmp_path, job("run", **{"stop.updates": 5}))
     run(tmp_path, job("run", **{"stop.updates": 9}))

@@ -17,6 +17,7 @@ from boonta.nodes import metrics
 from boonta.nodes.base import Node
 from boonta.nodes.tables.reverb.signature import unpack_columns
 from boonta.tests.helpers import tiny
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
 
 pytestmark = pytest.mark.cluster
@@ -55,6 +56,8 @@ class Serve:
         self.node._server.stop()  # first: of a table that is open readers in its process take 3 s to let go
         for dataset in self.opened:
             dataset.close()
+            dataset._filler.join(DEADLINE_S)
+            assert not dataset._filler.is_alive()
 
     def counts(self) -> tuple[int, int]:
         limiter = self.client.server_info()[self.table.name].rate_limiter_info
@@ -146,6 +149,16 @@ def test_ready_says_whether_the_limiter_lets_the_next_batch_through(tmp_path):
         server.write(1)
         assert dataset.ready()
         assert dataset.next(30.0) is not None
+
+
+def test_a_dataset_that_is_closed_with_a_batch_ahead_ends_its_thread(tmp_path):
+    with Serve(make(4, samples_per_insert=2.0, min_size=4), tmp_path) as server:
+        dataset = server.dataset()
+        server.write(4)
+        end = time.monotonic() + DEADLINE_S
+        while dataset._batches.empty():
+            assert time.monotonic() < end
+            time.sleep(0.02)
 
 
 def test_a_writer_fills_all_its_tables_and_stores_each_step_once(tmp_path):
