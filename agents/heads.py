@@ -21,6 +21,7 @@ from boonta.agents.distributions import ILLEGAL, Distribution
 from boonta.agents.encoders import perceptron
 from boonta.agents.groups import Gaussian
 from boonta.agents.light_rlax import rlax
+from boonta.agents.n_step import rescaled, unscaled
 from boonta.agents.spaces import in_words
 
 MOST_VALUES = 1024  # Values of one of several choices; a head has an output for each.
@@ -288,7 +289,7 @@ def make_support(limit: float, bins: int) -> rlax.TxPair:
       bins: Z.
     """
     end = math.sqrt(limit + 1) - 1 + 1e-3 * limit  # The transform, computed without a device.
-    return rlax.muzero_pair(-end, end, bins, rlax.SIGNED_HYPERBOLIC_PAIR)
+    return rlax.muzero_pair(-end, end, bins, rlax.TxPair(rescaled, unscaled))
 
 
 def expectation(support: rlax.TxPair, logits: jax.Array) -> jax.Array:

@@ -96,9 +96,20 @@ def rescaled(x: Array) -> Array:
     """h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x, which brings values of any size near each other.
 
     See "Observe and Look Further: Achieving Consistent Performance on Atari" (https://arxiv.org/abs/1805.11593),
-    Proposition A.2. Its inverse is `rlax.SIGNED_HYPERBOLIC_PAIR.apply_inv`.
+    Proposition A.2.
     """
     return x / ((abs(x) + 1) ** 0.5 + 1) + RESCALING * x
+
+
+def unscaled(x: Array) -> Array:
+    """The inverse of `rescaled`: sign(x) (z^2 - 1), where z = (sqrt(1 + 4 e (|x| + 1 + e)) - 1) / (2 e), e = 0.001.
+
+    Written so, the difference of two numbers near 500 would cost float32 four of its seven digits. Here z - 1 is |x|
+    times a slope, without differences of numbers that are nearly equal.
+    """
+    root = (1 + 4 * RESCALING * (abs(x) + 1 + RESCALING)) ** 0.5
+    slope = (2 - 4 * RESCALING / (root + 1 + 2 * RESCALING)) / (1 + root)
+    return x * slope * (2 + abs(x) * slope)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -155,15 +155,19 @@ def explained(target: jax.Array, value: jax.Array, mean: Mean) -> jax.Array:
     return 1 - mean((target - value) ** 2) / (variance(target, mean) + 1e-8)
 
 
-def importance_weights(probability: jax.Array, updates: jax.Array, replay: Replay) -> tuple[jax.Array, jax.Array]:
+def importance_weights(
+    probability: jax.Array, learns: jax.Array, updates: jax.Array, replay: Replay
+) -> tuple[jax.Array, jax.Array]:
     """Weights of sequences, which correct for drawing some more often than others.
 
-    w = (1 / (size * p)) ** beta, over the largest of the batch, so that it only scales down.
+    w = (1 / (size * p)) ** beta, over the largest of those that are learned from, so that it only scales down. Others
+    have no error, so that their probability, the least of all, would scale down the whole batch.
     See "Prioritized Experience Replay" (https://arxiv.org/abs/1511.05952), section 3.4.
 
     Args:
       probability: float32 [B], size * p: the probability with which each sequence was drawn, relative to drawing
         uniformly, so that sequences of tables of several sizes compare.
+      learns: bool [B], whether anything of the sequence is learned from.
       updates: int32 [], the number of updates before.
       replay: has the initial beta, and the number of updates until it is 1, if it grows.
 
@@ -173,4 +177,5 @@ def importance_weights(probability: jax.Array, updates: jax.Array, replay: Repla
     start, anneal = replay.importance_exponent, replay.importance_anneal_updates
     grown = jnp.zeros(()) if anneal is None else jnp.minimum(updates / anneal, 1.0)
     beta = start + (1 - start) * grown
-    return (jnp.min(probability) / probability) ** beta, beta
+    least = jnp.min(jnp.where(learns, probability, jnp.inf))
+    return jnp.minimum(least / probability, 1.0) ** beta, beta

@@ -66,7 +66,8 @@ def dqn_loss(
         best = jax.nn.logsumexp(mask_illegal(expected(config, outputs.values), legal), axis=-1)
         loss += config.conservative_cost * (best - expected(config, values))
     # 4. Sequences drawn with a higher probability count less; a root that is LAST doesn't count.
-    weights, beta = importance_weights(batch.probability, context.updates, config.replay)  # [B]
+    learns = jnp.any(moved.mask.reshape(-1, config.roots) > 0, axis=1)
+    weights, beta = importance_weights(batch.probability, learns, context.updates, config.replay)  # [B]
     mean = mean_over(moved.mask)
     wanted = moved.reward + moved.discount * expected(config, target.values)
     metrics = {

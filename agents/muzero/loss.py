@@ -103,7 +103,8 @@ def muzero_loss(
     share = jnp.full(config.unroll_length + 1, 1 / config.unroll_length).at[0].set(1.0)
     of_root = {name: jnp.sum(share * targets.mask * loss, axis=1) for name, loss in losses.items()}  # [N]
     # 6. Sequences drawn with a higher probability count less.
-    importance, beta = importance_weights(batch.probability, context.updates, config.replay)  # [B]
+    learns = jnp.any(targets.mask.reshape(len(batch.probability), -1) > 0, axis=1)
+    importance, beta = importance_weights(batch.probability, learns, context.updates, config.replay)  # [B]
     means = {name: jnp.mean(jnp.repeat(importance, config.roots) * loss) for name, loss in of_root.items()}
     # 7. The errors of the roots' values are the sequence's priority.
     value = expectation(support, unroll.value[:, 0])  # [N]

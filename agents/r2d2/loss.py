@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from boonta.agents.base import Batch, Nest
 from boonta.agents.heads import mask_illegal
 from boonta.agents.light_rlax import rlax
-from boonta.agents.n_step import ahead_of_roots, n_step, rescaled, sequence_error
+from boonta.agents.n_step import ahead_of_roots, n_step, rescaled, sequence_error, unscaled
 from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.r2d2.config import Config
 from boonta.agents.r2d2.networks import Network
@@ -28,7 +28,7 @@ from boonta.agents.views import legal_of
 
 def raw_of(config: Config) -> Callable[[jax.Array], jax.Array]:
     """The function from the network's values to returns."""
-    return rlax.SIGNED_HYPERBOLIC_PAIR.apply_inv if config.rescale else lambda value: value
+    return unscaled if config.rescale else lambda value: value
 
 
 def r2d2_loss(
@@ -70,7 +70,8 @@ def r2d2_loss(
     if config.conservative_cost:
         soft = jax.nn.logsumexp(mask_illegal(values, legal)[: config.roots], axis=-1)
         loss += config.conservative_cost * (soft - chosen)
-    weights, beta = importance_weights(batch.probability, context.updates, config.replay)  # [B]
+    learns = jnp.any(moved.mask > 0, axis=0)
+    weights, beta = importance_weights(batch.probability, learns, context.updates, config.replay)  # [B]
     mean = mean_over(moved.mask)
     # 4. A sequence's priority is made of its roots' errors.
     priorities = jax.lax.stop_gradient(sequence_error(jnp.abs(error), moved.mask, config.priority_mix))

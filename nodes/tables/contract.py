@@ -91,12 +91,12 @@ def sequences_per_slot(table: Table, slots: int) -> int:
 class RateLimit(NamedTuple):
     """When a table takes a sequence in, and when it gives samples out.
 
-    The samples owed are inserted * samples_per_insert - sampled. A reader may not bring them below `lowest`, nor a
-    writer above `highest` once `min_size` is reached.
+    The first `min_size` sequences owe no samples, as in DQN's own code and in fused programs; each one after them owes
+    `samples_per_insert`. A reader may not bring the samples owed below `lowest`, nor a writer above `highest`.
 
     Attributes:
       samples_per_insert: how often a sequence is drawn on average.
-      min_size: sequences that must have been inserted before any is sampled.
+      min_size: sequences that must have been inserted before any is sampled; 0 for a queue.
       lowest, highest: bounds of the samples owed.
     """
 
@@ -107,15 +107,14 @@ class RateLimit(NamedTuple):
 
     def owed(self, inserted: int, sampled: int) -> float:
         """Samples owed."""
-        return inserted * self.samples_per_insert - sampled
+        return max(0, inserted - self.min_size) * self.samples_per_insert - sampled
 
     def may_insert(self, inserted: int, sampled: int, number: int = 1) -> bool:
         """Whether `number` more sequences may come in.
 
         A store that inserts a whole group's sequences at once asks for one, and may exceed the limit by the others.
         """
-        after = inserted + number
-        return after <= self.min_size or self.owed(after, sampled) <= self.highest
+        return self.owed(inserted + number, sampled) <= self.highest
 
     def may_sample(self, inserted: int, sampled: int, number: int) -> bool:
         """Whether `number` more samples may go out."""
@@ -132,26 +131,22 @@ def rate_limit(table: Table) -> RateLimit:
     A queue gives each sequence out once, and holds at most `size`. Where `samples_per_insert` is None a replay table is
     free: once `min_size` is reached, neither writer nor reader ever waits. Otherwise the samples owed stay between
 
-        -B                                              the reader may be one batch ahead, which the dataset prefetches
-        2 * share * samples_per_insert * min_size + B   the writer may be as far ahead again as when sampling begins
+        -B                                          the reader may be one batch ahead, which the dataset prefetches
+        share * samples_per_insert * min_size + B   the writer may be a batch and min_size sequences ahead, or where the
+                                                    table gives only a share of a batch, that share of them
 
-    Where a table gives only a share of a batch, its writer's lead is that share of 2 * samples_per_insert * min_size.
-    The lead is never less than the samples owed when sampling begins, or the writer could not reach min_size.
-
-    So sampled / inserted tends to `samples_per_insert` whichever side is faster, and what is there when sampling begins
-    is drawn as often as what comes later. While one side waits, the other can go on: the reader for a whole batch, the
-    writer for min_size sequences at least. min_size should cover the sequences that all groups of environments complete
-    at one step; else they wait for the learner in the middle of an append. The bounds are always as far apart as
-    Reverb demands, 2 * max(1, samples_per_insert), so that one side can always go on.
+    So sampled / (inserted - min_size) tends to `samples_per_insert`, whichever side is faster. While one side waits,
+    the other can go on: the reader for a whole batch, the writer for its lead. min_size should cover the sequences that
+    all groups of environments complete at one step; else they wait for the learner in the middle of an append. The
+    bounds are always as far apart as Reverb demands, 2 * max(1, samples_per_insert), so that one side can always go on.
     """
     if table.kind == "queue":
-        return RateLimit(1.0, 1, 0.0, float(table.size))
+        return RateLimit(1.0, 0, 0.0, float(table.size))
     if table.samples_per_insert is None:
         return RateLimit(1.0, table.min_size, -sys.float_info.max, sys.float_info.max)
     rate, batch_size = table.samples_per_insert, table.batch_size
-    owed = rate * table.min_size
-    ahead = max(owed, 2 * table.share * owed + batch_size, 2 * max(1.0, rate))
-    return RateLimit(rate, table.min_size, -float(batch_size), ahead)
+    lead = max(table.share * rate * table.min_size + batch_size, 2 * max(1.0, rate))
+    return RateLimit(rate, table.min_size, -float(batch_size), lead)
 
 
 # Which tables a node writes to, and which the learner draws from.

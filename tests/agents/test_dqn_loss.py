@@ -82,7 +82,7 @@ def test_ends_and_weights():
         [(LAST, 0, 1, 0, 0), (FIRST, 0, 1, 1, 0), (MID, 5, 1, 2, 0)],
     ]
     errors = np.array([0.25 * 0.8, 1.0, 1 + 0.5 * 0.5, 0.0])
-    loss, priorities, metrics = loss_of(batch_of(rows, probability=[1, 2, 1, 1]))
+    loss, priorities, metrics = loss_of(batch_of(rows, probability=[1, 2, 1, 0.01]))
     np.testing.assert_allclose(priorities, errors, rtol=1e-5)
     losses = [0.2**2 / 2, 0.5 * 0.5, 1.25 - 0.5]  # The second was drawn twice as often as the others.
     assert loss == pytest.approx(sum(losses) / 3, rel=1e-5)

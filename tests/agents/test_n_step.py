@@ -14,7 +14,7 @@ import pytest
 from boonta.agents.base import Steps
 from boonta.agents.exploration import Estimates
 from boonta.agents.light_rlax import rlax
-from boonta.agents.n_step import FreshErrors, ahead_of_roots, n_step, rescaled, sequence_error
+from boonta.agents.n_step import FreshErrors, ahead_of_roots, n_step, rescaled, sequence_error, unscaled
 from boonta.agents.returns import value_targets
 from boonta.envs.base import FIRST, LAST, MID
 from boonta.tests.helpers.deadline import DEADLINE_S
@@ -110,7 +110,16 @@ def test_a_sequence_mixes_its_largest_error_with_the_mean():
 def test_rescaling_is_rlaxs():
     x = np.array([-300, -1, -1e-3, 0, 1e-3, 2, 1e4], np.float32)
     np.testing.assert_allclose(rescaled(x), rlax.SIGNED_HYPERBOLIC_PAIR.apply(x), rtol=1e-4, atol=1e-7)
-    np.testing.assert_allclose(rlax.SIGNED_HYPERBOLIC_PAIR.apply_inv(rescaled(x)), x, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        unscaled(rescaled(x)), rlax.SIGNED_HYPERBOLIC_PAIR.apply_inv(rescaled(x)), rtol=1e-3, atol=3e-4
+    )
+
+
+def test_the_inverse_keeps_the_digits_of_float32():
+    x = np.concatenate([np.linspace(-300, 300, 601), np.linspace(-1, 1, 201), [1e4, -1e5]]).astype(np.float32)
+    for back in (unscaled(rescaled(x)), jax.jit(lambda x: unscaled(rescaled(x)))(x)):
+        assert back.dtype == np.float32
+        np.testing.assert_allclose(back, x, rtol=2e-6, atol=1e-6)
 
 
 def steps_of(case, chosen, best, context=0):

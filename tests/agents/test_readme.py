@@ -108,7 +108,11 @@ def test_the_other_agents_act_and_learn_by_the_pages_networks(networks, agent, o
     config = replaced(config, {"value_torso": "shared"}) if own == "gru_network" else config
     network = networks[own]
     if own == "small_critics":
-        network = network(spec, 2 if agent is sac else 1)
+        network = network(spec, *((2, False) if agent is sac else (1, True)))
+        large = jax.tree.map(lambda w: 100 * w, network.init(jax.random.PRNGKey(0))["policy"])
+        outputs = network.policy(large, np.ones((1, *spec.observations.shape, 1)))
+        # Of a mean within [-1, 1] SAC's action never comes near its bound.
+        assert (np.abs(outputs).max() > 1) == (agent is sac)
     elif own != "Torso":
         network = network(config, spec)
     made = agent.make(config, spec, network=network)

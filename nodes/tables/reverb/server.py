@@ -68,13 +68,14 @@ def make_table(table: Table, signature: Steps) -> Any:
 
 
 def _limiter(table: Table) -> Any:
-    """Reverb's limiter that decides as `nodes.tables.contract.rate_limit` does."""
+    """Reverb's limiter that decides as `nodes.tables.contract.rate_limit` does; it counts the first sequences, too."""
     limit = contract.rate_limit(table)
+    filled = limit.samples_per_insert * limit.min_size
     return load().pybind.RateLimiter(
         samples_per_insert=limit.samples_per_insert,
-        min_size_to_sample=limit.min_size,
-        min_diff=limit.lowest,
-        max_diff=limit.highest,
+        min_size_to_sample=max(1, limit.min_size),
+        min_diff=filled + limit.lowest,
+        max_diff=filled + limit.highest,
     )
 
 

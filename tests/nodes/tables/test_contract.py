@@ -69,23 +69,24 @@ def test_a_queue_gives_each_sequence_out_once_and_holds_its_size():
 @pytest.mark.parametrize(
     ("rate", "batch_size", "min_size", "share", "highest"),
     [
-        (4.0, 4, 5, 1.0, 44.0),
-        (0.5, 4, 1, 1.0, 5.0),
-        (1.0, 1, 1, 1.0, 3.0),
-        (4.0, 4, 5, 0.5, 24.0),
-        (4.0, 4, 5, 0.1, 20.0),
-        (8.0, 1, 1, 0.1, 16.0),  # Reverb demands this much.
+        (4.0, 4, 5, 1.0, 24.0),
+        (0.5, 4, 1, 1.0, 4.5),
+        (4.0, 4, 5, 0.5, 14.0),
+        (1.0, 1, 1, 1.0, 2.0),
+        (4.0, 4, 5, 0.1, 8.0),  # Reverb demands this much, and of the next.
+        (8.0, 1, 1, 0.1, 16.0),
     ],
 )
 def test_the_bounds_of_the_samples_owed(rate, batch_size, min_size, share, highest):
     fields = {"samples_per_insert": rate, "batch_size": batch_size, "min_size": min_size, "share": share}
     limit = contract.rate_limit(replay(sampler="uniform", **fields))
     assert (limit.lowest, limit.highest) == (-batch_size, highest)
-    most = int(highest / rate)
+    most = min_size + int(highest / rate)
     assert limit.may_insert(most - 1, 0) and not limit.may_insert(most, 0)
-    enough = max(min_size, 1)
-    owed = int(rate * enough)
-    assert limit.may_sample(enough, owed, batch_size) and not limit.may_sample(enough, owed + 1, batch_size)
+    # Those that fill the table owe nothing, so that the learner doesn't begin with a burst of updates on them.
+    assert limit.may_sample(min_size, 0, batch_size) and not limit.may_sample(min_size, 0, batch_size + 1)
+    assert limit.may_sample(min_size + 2, int(2 * rate), batch_size)
+    assert not limit.may_sample(min_size + 2, int(2 * rate) + 1, batch_size)
 
 
 def test_a_free_table_waits_for_its_minimum_only():

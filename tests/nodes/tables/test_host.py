@@ -140,8 +140,8 @@ def test_a_writer_waits_until_all_its_tables_take_a_sequence():
         for t in range(100):
             writer.append(row(t, 2))
     free, bounded = (replay.open_stream(table, 1, 1) for table in tables)
-    assert free.inserted == bounded.inserted == 4  # As many samples may be owed, 2 * 1.0 * 1 + 2.
-    assert bounded.take(64, 0.0).keys.shape == (6,)  # All that is owed, and a batch more.
+    assert free.inserted == bounded.inserted == 4  # One fills the table; 1.0 * 1 + 2 samples may be owed.
+    assert bounded.take(64, 0.0).keys.shape == (5,)  # All that is owed, and a batch more.
     assert bounded.take(64, 0.0) is None and not bounded.ready(1)
 
 
@@ -168,5 +168,5 @@ def test_a_batch_of_two_writers_tables_has_the_shares_and_each_table_keeps_its_r
             assert ((np.asarray(batch.steps.reward)[0] >= 1000) == (drawn.table == 1)).all()
             batches += 1
     assert (first.sampled, second.sampled) == (2 * batches, 6 * batches)
-    assert first.inserted == 80 and first.sampled == 80 + 8  # At most a batch ahead.
+    assert first.inserted == 80 and first.sampled == 80 - 4 + 8  # Four fill the table; at most a batch ahead.
     assert limit.highest - 12 < ahead <= limit.highest + 12  # Four sequences come in at once, drawn three times each.

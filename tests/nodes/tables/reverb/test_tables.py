@@ -96,7 +96,8 @@ def test_the_ratio_is_held_when_the_reader_is_faster(tmp_path, ratio, batch_size
             server.write(min_size + 3)
             drain(dataset)
             inserted, sampled = server.counts()
-            assert ratio * inserted <= sampled <= ratio * inserted + batch_size
+            owed = ratio * (inserted - min_size)
+            assert owed <= sampled <= owed + batch_size
         server.node.round()
         measured = server.node.report()["metrics"]
         # Batches are drawn ahead meanwhile.
@@ -107,8 +108,8 @@ def test_the_ratio_is_held_when_the_reader_is_faster(tmp_path, ratio, batch_size
 @pytest.mark.parametrize(
     ("ratio", "batch_size", "min_size", "share", "limit"),
     [
-        (0.5, 4, 1, 1.0, 5.0),
-        (4.0, 4, 5, 0.5, 24.0),
+        (0.5, 4, 1, 1.0, 4.5),
+        (4.0, 4, 5, 0.5, 14.0),
         (8.0, 1, 1, 0.1, 16.0),  # Reverb demands this much.
     ],
 )
@@ -118,19 +119,20 @@ def test_the_ratio_is_held_when_the_writer_is_faster(tmp_path, ratio, batch_size
         node, total = Node("actor/0"), 200
         thread = threading.Thread(target=server.write, args=(total, node), daemon=True)
         thread.start()
-        node.wait_for("the limiter", lambda _: ratio * (server.counts()[0] + 1) > limit or None, deadline_s=60)
+        owed = lambda inserted: ratio * (inserted - min_size)  # noqa: E731
+        node.wait_for("the limiter", lambda _: owed(server.counts()[0] + 1) > limit or None, deadline_s=60)
         deadline = time.monotonic() + 60
         while node.stopwatch.longest()[0] != "waiting for room in trajectories":
             assert time.monotonic() < deadline, node.stopwatch.longest()
             time.sleep(0.01)
         node.sleep(0.2)
         inserted, sampled = server.counts()
-        assert sampled == 0 and ratio * inserted <= limit
+        assert sampled == 0 and owed(inserted) <= limit
         dataset = server.dataset()
         while thread.is_alive():
             dataset.next(0.1)
             before = server.counts()
-            assert -batch_size <= ratio * before[0] - before[1] <= limit
+            assert -batch_size <= owed(before[0]) - before[1] <= limit
         assert server.counts()[0] == total  # all of them came in
 
 
@@ -140,13 +142,13 @@ def test_ready_says_whether_the_limiter_lets_the_next_batch_through(tmp_path):
         server.write(3)
         assert not dataset.ready()
         server.write(1)
-        for _ in range(3):  # 2 * 4 samples owed, and a batch ahead
+        for _ in range(2):  # A batch ahead, and then one for each two sequences.
             assert dataset.ready()
             assert dataset.next(30.0) is not None
-        assert not dataset.ready()
-        server.write(1)
-        assert not dataset.ready()
-        server.write(1)
+            assert not dataset.ready()
+            server.write(1)
+            assert not dataset.ready()
+            server.write(1)
         assert dataset.ready()
         assert dataset.next(30.0) is not None
 
