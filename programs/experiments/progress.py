@@ -64,7 +64,7 @@ class Progress:
                 return
             for state in changed:
                 if not (first and state.stage == DONE):  # The summary counts the jobs that earlier starts have done.
-                    print(self._line(state), flush=True)
+                    print(line(self._folder, state), flush=True)
             if due:
                 self._next = time.monotonic() + LINE_EVERY_S
                 print(summary(states), flush=True)
@@ -92,13 +92,15 @@ class Progress:
             whole.add_row(f"and {len(others) - SHOWN} more")
         return whole
 
-    def _line(self, state: State) -> str:
-        row = last_row(self._folder / state.job.name)
-        parts = [f"{state.job.name}{stands_for(state)}: {stage(state)}"]
-        if state.stage == DONE:
-            mean = "mean " if state.job.members else ""
-            parts += [f"{mean}eval {_number(row, 'eval_return', '.2f')}", f"after {_age(state)}"]
-        return ", ".join(parts)
+
+def line(folder: pathlib.Path, state: State) -> str:
+    """A job's stage, and if it is done its last evaluation, as a line of text."""
+    parts = [f"{state.job.name}{stands_for(state)}: {stage(state)}"]
+    if state.stage == DONE:
+        mean = "mean " if state.job.members else ""
+        parts.append(f"{mean}eval {_number(last_row(folder / state.job.name), 'eval_return', '.2f')}")
+        parts += [f"after {_age(state)}"] if state.since else []  # Those of earlier starts have no time here.
+    return ", ".join(parts)
 
 
 def summary(states: Sequence[State]) -> str:

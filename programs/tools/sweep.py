@@ -18,7 +18,7 @@ import tyro
 
 from boonta.programs.experiments import plan, spec, values
 from boonta.programs.experiments.plan import Job
-from boonta.programs.experiments.progress import Progress, failures, summary
+from boonta.programs.experiments.progress import Progress, failures, line, summary
 from boonta.programs.experiments.scheduler import DONE, Scheduler
 from boonta.programs.experiments.slots import Slot, Slots, divide, require_sound, this_machine
 from boonta.programs.experiments.spec import Spec
@@ -87,7 +87,8 @@ def sweep(workdir: pathlib.Path, given: Spec, command: Sequence[str], show: bool
         before = plan.read(folder)
         source, jobs = None, plan.plan(given, spec.entries(given), folder, before)
     if show:
-        print(summary(Scheduler(folder, jobs, slots, given.retries).states))
+        states = Scheduler(folder, jobs, slots, given.retries).states
+        print("\n".join([*(line(folder, state) for state in states), summary(states)]))
         return 0
     with lock(folder), Progress(folder) as progress:
         if source is None:

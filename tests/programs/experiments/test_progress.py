@@ -68,7 +68,7 @@ def test_where_there_is_no_terminal_each_change_is_a_line(tmp_path, states, caps
         lines[0] == "many (a population of 4 runs): running"
         and lines[1] == "bad: failed (2x failed): the learner [broke]"
     )
-    assert lines[3:] == [counts, "next: running", "next: done, eval -, after -"]
+    assert lines[3:] == [counts, "next: running", "next: done, eval -"]
 
 
 def test_the_last_row_is_the_last_whole_one(tmp_path, states):

@@ -81,7 +81,9 @@ def test_a_small_sweep_is_done_once(tmp_path, capsys):
     assert (tmp_path / first.folder / "run.log").read_text() == log
     assert f"the sweep in {tmp_path} goes on: 2 runs: 2 done" in capsys.readouterr().out
     assert sweep.sweep(tmp_path, given(**asked), [], show=True) == 0
-    assert capsys.readouterr().out.endswith("2 runs: 2 done, 0 running, 0 failed, 0 left\n")
+    shown, total = capsys.readouterr().out.splitlines()
+    assert total == "2 runs: 2 done, 0 running, 0 failed, 0 left"
+    assert shown.startswith(f"{first.folder} (a population of 2 runs): done, mean eval ")
 
 
 @pytest.mark.parametrize(
