@@ -158,9 +158,6 @@ class _Group:
         with node.stopwatch("stepping environments"):
             self._timestep = self._checked(env.step(action))
         versions = np.full(env.num_envs, version, np.int32)
-        steps = Steps(
-            timestep.observation, timestep.step_type, timestep.reward, timestep.discount, action, extras, versions, core
-        )
         with node.stopwatch("writing"):
-            sequences = self._writer.append(steps)
+            sequences = self._writer.append(Steps.of(timestep, action, extras, versions, core))
         node.count_step(env, sequences)

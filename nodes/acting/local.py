@@ -264,7 +264,7 @@ def _traced_shapes(agent: Agent, spec: EnvSpec) -> Steps:
         action, extras, _ = checked_step(agent.policy, params, jax.random.PRNGKey(0), timestep, state)
         require_stored(extras)
         core = agent.policy.core(state)
-        return Steps(observation, timestep.step_type, zero, zero, action, extras, timestep.step_type, core)
+        return Steps.of(timestep, action, extras, timestep.step_type, core)
 
     shapes = jax.eval_shape(step, acting_params(agent))
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)
