@@ -257,9 +257,7 @@ def _traced_shapes(agent: Agent, spec: EnvSpec) -> Steps:
     """See `step_shapes`."""
 
     def step(params: Nest) -> Steps:
-        observation = jax.tree.map(lambda leaf: jnp.zeros((1, *leaf.shape), leaf.dtype), spec.observations)
-        zero = jnp.zeros(1, jnp.float32)
-        timestep = TimeStep(zero.astype(jnp.int32), zero, zero, observation)
+        timestep = jax.tree.map(lambda leaf: jnp.zeros((1, *leaf.shape), leaf.dtype), spec.timestep)
         state = agent.policy.initial_state(Slots(1))
         action, extras, _ = checked_step(agent.policy, params, jax.random.PRNGKey(0), timestep, state)
         require_stored(extras)
