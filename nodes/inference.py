@@ -22,7 +22,7 @@ from boonta.agents.base import Agent, Slots
 from boonta.envs.base import Env
 from boonta.nodes.acting.grouped import jit_for_groups, padded
 from boonta.nodes.acting.local import acting_params
-from boonta.nodes.acting.requests import Group, Lane, Request
+from boonta.nodes.acting.requests import Lane, Request, SlotGroup
 from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.variables import VariableClient
 
@@ -128,7 +128,7 @@ class Inference(Node):
             self._forget(name)
             state = self._agent.policy.initial_state(own)
             lane = min(self._lanes, key=lambda lane: lane.slots)
-            lane.add(name, Group(own.size, seed, state))
+            lane.add(name, SlotGroup(own.size, seed, state))
         return True
 
     def act(
