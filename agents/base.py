@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+from boonta.envs.base import TimeStep
+
 Nest = Any  # A pytree of arrays.
 
 
@@ -41,6 +43,17 @@ class Steps(NamedTuple):
     extras: Nest
     version: Any
     core: Nest = ()
+
+    @classmethod
+    def of(cls, timestep: TimeStep, action: Any, extras: Nest, version: Any, core: Nest = ()) -> Steps:
+        """The rows of a time step and of what the policy did in it."""
+        step_type, reward, discount, observation = timestep
+        return cls(observation, step_type, reward, discount, action, extras, version, core)
+
+    @property
+    def timestep(self) -> TimeStep:
+        """What the environment showed."""
+        return TimeStep(self.step_type, self.reward, self.discount, self.observation)
 
 
 class Batch(NamedTuple):

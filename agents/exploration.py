@@ -53,7 +53,7 @@ class Exploration:
         check(self)
 
 
-def random_actions(key: jax.Array, action: jax.Array, legal: jax.Array, share: float | jax.Array) -> jax.Array:
+def randomise(key: jax.Array, action: jax.Array, legal: jax.Array, share: float | jax.Array) -> jax.Array:
     """Replaces a share of actions by random ones.
 
     Args:
@@ -83,7 +83,7 @@ def epsilon_greedy(key: jax.Array, values: jax.Array, legal: jax.Array, epsilon:
       int32 [B].
     """
     greedy = jnp.argmax(mask_illegal(values, legal), axis=-1).astype(jnp.int32)
-    return random_actions(key, greedy, legal, epsilon)
+    return randomise(key, greedy, legal, epsilon)
 
 
 def rungs(slots: Slots) -> jax.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import chex
 import jax
@@ -17,6 +17,11 @@ from boonta.agents.light_rlax import rlax
 from boonta.envs.base import LAST
 
 Mean = Callable[[jax.Array], jax.Array]  # Of `mean_over`: [*S] -> [].
+
+
+def clipped(reward: jax.Array, reward_clip: Literal["abs_one", "none"]) -> jax.Array:
+    """Rewards as they are learned from: in [-1, 1], or raw, as a config's `reward_clip` says."""
+    return jnp.clip(reward, -1, 1) if reward_clip == "abs_one" else reward
 
 
 class VTrace(NamedTuple):

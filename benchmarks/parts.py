@@ -26,7 +26,7 @@ from boonta.envs.actions import random_actions
 from boonta.envs.base import Env, EnvSpec
 from boonta.nodes.acting.local import jit_policy, step_shapes
 from boonta.nodes.base import Node, Stopped
-from boonta.nodes.hosts.agreement import SingleHost
+from boonta.nodes.hosts.agreement import Agreement
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.learning.step import compile_step
 from boonta.nodes.tables import contract
@@ -113,7 +113,7 @@ def learn_rate(agent: Agent, env: Env, seconds: float) -> float:
     batches = (batch,) * agent.update.at_once
     shardings = (replicated, (over_batch,) * len(batches), None, over_batch.probability)
     state = [jax.jit(agent.update.init, out_shardings=replicated)(jax.random.PRNGKey(0))]
-    report = SingleHost().report(False, over_batch.probability)
+    report = Agreement().report(False, over_batch.probability)
     step = compile_step("benchmark", agent, env.spec, shardings, state[0], report)
 
     def work() -> float:

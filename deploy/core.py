@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from boonta.deploy.ending import Ending
 from boonta.nodes import metrics
 from boonta.nodes.monitor import Monitor
-from boonta.nodes.replay import require_free
-from boonta.nodes.rpc.wire import UNIX, host_and_port
+from boonta.nodes.rpc.wire import UNIX, host_and_port, require_free
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.several import meeting

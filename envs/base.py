@@ -25,6 +25,7 @@ PICTURE = (240, 320)  # Rows and columns of the pictures for people, where we ch
 LONGEST_SIDE = 1_024
 # The metadata of a dataclass's field, with a default, that makes an environment faster and changes nothing else.
 SPEED_ONLY = {"speed only": True}
+STEP_TYPE = specs.BoundedArray((), np.int32, FIRST, LAST, "step_type")
 REWARD = specs.Array((), np.float32, "reward")
 DISCOUNT = specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
 
@@ -57,6 +58,11 @@ class EnvSpec(NamedTuple):
     discounts: specs.BoundedArray = DISCOUNT
     frames_per_step: int = 1
     num_players: int = 1
+
+    @property
+    def timestep(self) -> TimeStep:
+        """The specs of a time step."""
+        return TimeStep(STEP_TYPE, self.rewards, self.discounts, self.observations)
 
     @property
     def shows_pictures(self) -> bool:

@@ -25,7 +25,6 @@ from boonta.envs.jax.purity import check_pure
 from boonta.envs.spec_check import ConformanceError, check_spec, misfit, name_of
 
 CLIPPED_STEPS = 20  # Steps played with actions beyond their bounds, and again with the bounds.
-_STEP_TYPE = specs.BoundedArray((), np.int32, base.FIRST, base.LAST, "step_type")
 
 
 class _Play(NamedTuple):
@@ -171,7 +170,7 @@ def _check_batch(env: base.Env, num_envs: int, seed: int) -> None:
 
 def _check_values(spec: base.EnvSpec, timestep: base.TimeStep, num_envs: int, t: int) -> None:
     """Asserts the structure, shape, dtype and range of every array of a step."""
-    wanted = base.TimeStep(_STEP_TYPE, spec.rewards, spec.discounts, spec.observations)
+    wanted = spec.timestep
     try:
         tree.assert_same_structure(wanted, timestep)
     except (TypeError, ValueError) as error:

@@ -32,7 +32,6 @@ CLOSE_S = 5.0  # Time in which they close their environments; after that they ar
 REAPED_S = 5.0  # Time in which the exit code of one that is dead is known.
 _CONTEXT = "forkserver"  # A fork of this process itself could hang: its threads may hold locks.
 _MAIN = sys.modules["__main__"]  # Several threads may hide it at once, and each puts this one back.
-_STEP_TYPE = specs.Array((), np.int32, "step_type")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,7 +173,7 @@ class _Batch(base.BatchedEnv):
     def _timestep(self, leaves: tuple[np.ndarray, ...]) -> base.TimeStep:
         """The time step of B slots, from the workers' leaves [W, S, ...]."""
         joined = [leaf.reshape(self.num_envs, *leaf.shape[2:]) for leaf in leaves]
-        return tree.unflatten_as(_timestep_spec(self.spec), joined)
+        return tree.unflatten_as(self.spec.timestep, joined)
 
 
 class _Workers(AsyncVectorEnv):
@@ -212,7 +211,7 @@ class _Share(gymnasium.Env):
     def __init__(self, env: base.Env, spec: base.EnvSpec, slots: int, first: int, seed: int):
         self._env, self._seed = env, seed
         self._slots, self._first = slots, first
-        leaves = tree.flatten(_timestep_spec(spec))
+        leaves = tree.flatten(spec.timestep)
         self.observation_space = spaces.Tuple([_box(leaf, slots) for leaf in leaves])
         self.action_space = _box(spec.actions, slots)
 
@@ -264,10 +263,6 @@ def _end_with_parent() -> None:
 
 def _same(share: _Share) -> _Share:
     return share  # `AsyncVectorEnv` takes functions that make environments.
-
-
-def _timestep_spec(spec: base.EnvSpec) -> base.TimeStep:
-    return base.TimeStep(_STEP_TYPE, spec.rewards, spec.discounts, spec.observations)
 
 
 def _box(spec: specs.Array, slots: int) -> spaces.Box:

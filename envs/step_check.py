@@ -27,7 +27,7 @@ class StepCheck:
 
     def __init__(self, spec: EnvSpec, num_envs: int):
         self._step = -1  # The number of the last step; that of `reset` is 0.
-        self._spec = TimeStep(specs.Array((), np.int32), spec.rewards, spec.discounts, spec.observations)
+        self._spec = spec.timestep
         kinds = tree.flatten(self._spec)
         self._shapes = [(num_envs, *kind.shape) for kind in kinds]
         self._dtypes = [np.dtype(kind.dtype) for kind in kinds]

@@ -101,7 +101,7 @@ class Actor(Node):
             self.on_close(env.close)
             writer = self._replay.open_writer(tables, size, self.wait_for, i)
             self.on_close(writer.close)  # An ending replay server waits five seconds for open writers.
-            self._groups.append(_Group(self, env, open_act(i, slots, seed), writer))
+            self._groups.append(_SlotGroup(self, env, open_act(i, slots, seed), writer))
         self._turn = 0
 
     @property
@@ -131,7 +131,7 @@ class Actor(Node):
             self.sample("episode_steps", episode.env_steps)
 
 
-class _Group:
+class _SlotGroup:
     """Environments that step together, the function that acts in them, and their writer."""
 
     def __init__(self, node: Actor, env: BatchedEnv, act: GroupAct, writer: Any):
@@ -158,9 +158,6 @@ class _Group:
         with node.stopwatch("stepping environments"):
             self._timestep = self._checked(env.step(action))
         versions = np.full(env.num_envs, version, np.int32)
-        steps = Steps(
-            timestep.observation, timestep.step_type, timestep.reward, timestep.discount, action, extras, versions, core
-        )
         with node.stopwatch("writing"):
-            sequences = self._writer.append(steps)
+            sequences = self._writer.append(Steps.of(timestep, action, extras, versions, core))
         node.count_step(env, sequences)

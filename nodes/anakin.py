@@ -30,7 +30,7 @@ from boonta.nodes.fused.episodes import Recent
 from boonta.nodes.fused.evaluations import Evaluations
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Setup, check_setup, one_learner
 from boonta.nodes.fused.saver import Saver
-from boonta.nodes.hosts.agreement import Agreement, Decision, SingleHost
+from boonta.nodes.hosts.agreement import Agreement, Decision
 from boonta.nodes.metrics import start_seconds
 from boonta.nodes.snapshots.store import KEEP, MEMBERS, Retention
 from boonta.nodes.tables.contract import learned_from
@@ -119,7 +119,7 @@ class Anakin(Node):
         self._agent, self._env, self._limits = agent, env, stop or StopRule()
         check_setup(setup, eval_every, eval_by, eval_max_age, self._limits)
         self._folder, self._start_from, self._eval_max_age = pathlib.Path(folder), start_from, eval_max_age
-        self._save_every_s, self._retention, self._agreement = save_every_s, retention, agreement or SingleHost()
+        self._save_every_s, self._retention, self._agreement = save_every_s, retention, agreement or Agreement()
         self._eval_episodes = eval_episodes
         self._fused = one_learner(setup) if fuse is None else fuse(setup, bool(eval_every))
         program, learners = self._fused.program, self._fused.learners

@@ -19,10 +19,10 @@ import numpy as np
 import tree
 
 from boonta.agents.base import Agent, Slots
-from boonta.envs.base import Env, TimeStep
+from boonta.envs.base import Env
 from boonta.nodes.acting.grouped import jit_for_groups, padded
 from boonta.nodes.acting.local import acting_params
-from boonta.nodes.acting.requests import Group, Lane, Request
+from boonta.nodes.acting.requests import Lane, Request, SlotGroup
 from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.variables import VariableClient
 
@@ -128,7 +128,7 @@ class Inference(Node):
             self._forget(name)
             state = self._agent.policy.initial_state(own)
             lane = min(self._lanes, key=lambda lane: lane.slots)
-            lane.add(name, Group(own.size, seed, state))
+            lane.add(name, SlotGroup(own.size, seed, state))
         return True
 
     def act(
@@ -194,8 +194,7 @@ class Inference(Node):
 
     def _check(self, name: str, num_envs: int, leaves: Sequence[np.ndarray], executed: np.ndarray | None) -> None:
         spec = self._spec
-        scalars = [((), np.dtype(dtype)) for dtype in (np.int32, np.float32, np.float32)]
-        wanted = [*scalars, *((leaf.shape, np.dtype(leaf.dtype)) for leaf in tree.flatten(spec.observations))]
+        wanted = [(leaf.shape, np.dtype(leaf.dtype)) for leaf in tree.flatten(spec.timestep)]
         if executed is not None:
             wanted.append((spec.actions.shape, np.dtype(spec.actions.dtype)))
             leaves = [*leaves, executed]
@@ -245,8 +244,7 @@ class Inference(Node):
                     request.group.state = self._executed(request.group.state, request.executed)
             rows = [*requests, *[requests[0]] * (groups - len(requests))]
             columns = [np.stack(column) for column in zip(*(row.leaves for row in rows))]  # [G, B, ...]
-            step_type, reward, discount, *seen = columns
-            timestep = TimeStep(step_type, reward, discount, tree.unflatten_as(self._spec.observations, seen))
+            timestep = tree.unflatten_as(self._spec.timestep, columns)
             seeds = np.array([row.group.seed for row in rows], np.uint32)
             steps = np.array([row.t for row in rows], np.int32)
             out = self._act(params, seeds, steps, timestep, [row.group.state for row in rows])

@@ -18,7 +18,7 @@ from boonta.agents.metrics import expanded
 from boonta.envs.base import EnvSpec
 from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.checkpoint import Checkpointer, unsaved
-from boonta.nodes.hosts.agreement import Agreement, SingleHost
+from boonta.nodes.hosts.agreement import Agreement
 from boonta.nodes.hosts.arrays import own
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.learning.publishing import Publisher
@@ -110,7 +110,7 @@ class Learner(Node):
         self._seed, self._devices = seed, devices
         self._save_every_s, self._retention = save_every_s, retention
         self._updates_per_step, self._publish_every = updates_per_step, publish_every
-        self._agreement: Agreement = SingleHost() if agreement is None else agreement
+        self._agreement = agreement or Agreement()
 
     def start(self) -> None:
         self.count(updates=0)  # So that a program whose learner made none is told from one without a learner.

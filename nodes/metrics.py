@@ -223,7 +223,7 @@ def write_status(folder: pathlib.Path, status: dict[str, Any]) -> None:
     """Writes the monitor's status into a run's folder; not if there is no room: the next one comes in a second."""
     shown = {**status, "row": finite(status["row"]), "totals": finite(status["totals"]), "at": time.time()}
     with contextlib.suppress(OSError):
-        files.write_whole(folder / STATUS, json.dumps(shown).encode(), synced=False)
+        files.write_json(folder / STATUS, shown, synced=False)
 
 
 class Rows:

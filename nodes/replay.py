@@ -6,7 +6,6 @@ import contextlib
 import os
 import pathlib
 import shutil
-import socket
 import time
 from typing import Any
 
@@ -14,7 +13,7 @@ from boonta.agents.base import Agent
 from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.periodic import Periodic
-from boonta.nodes.rpc.wire import host_and_port
+from boonta.nodes.rpc.wire import host_and_port, require_free
 from boonta.nodes.snapshots import manifest, parts
 from boonta.nodes.snapshots.store import CHECKPOINTS, KEEP, Retention, SnapshotFolder
 from boonta.nodes.tables.division import SERVERS, divided, require_divisible
@@ -227,16 +226,3 @@ class Replay(Periodic):
         with self._store.writing(number, replaces=True) as folder:
             pathlib.Path(self._client.checkpoint()).rename(folder)
         self._number = number
-
-
-def require_free(port: int, who: str) -> None:
-    """Raises OSError, naming the port, if something listens there; Reverb itself would only abort."""
-    both = socket.has_dualstack_ipv6()  # Reverb then listens on IPv6, too.
-    with socket.socket(socket.AF_INET6 if both else socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # One that has just ended is not in the way.
-        if both:
-            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        try:
-            probe.bind(("", port))
-        except OSError as error:
-            raise OSError(f"port {port} for {who} is in use") from error

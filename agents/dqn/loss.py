@@ -22,7 +22,7 @@ from boonta.agents.dqn.values import Target, expected, losses
 from boonta.agents.heads import mask_illegal
 from boonta.agents.n_step import ahead_of_roots, n_step, sequence_error
 from boonta.agents.optimisation import Context, Outcome
-from boonta.agents.returns import importance_weights, mean_over
+from boonta.agents.returns import clipped, importance_weights, mean_over
 from boonta.agents.views import legal_of, view_of
 
 
@@ -45,7 +45,7 @@ def dqn_loss(
     # 1. Frames are stacked as in acting; rewards add up to the row to bootstrap from.
     stack = sequences.stack(view_of(batch.steps.observation), batch.steps.step_type, config.frame_stack)  # [R+N, B]
     steps = sequences.drop_context(batch.steps, config.frame_stack)
-    reward = jnp.clip(steps.reward, -1, 1) if config.reward_clip == "abs_one" else steps.reward
+    reward = clipped(steps.reward, config.reward_clip)
     moved = n_step(steps.step_type, reward, steps.discount, config.discount, config.bootstrap_length)  # [R, B]
     seen = (stack, legal_of(steps.observation, (*steps.reward.shape, num_actions)))
     ahead = functools.partial(ahead_of_roots, ahead=moved.ahead, length=config.bootstrap_length)

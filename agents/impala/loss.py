@@ -17,7 +17,7 @@ from boonta.agents.impala.config import Config
 from boonta.agents.metrics import histogram
 from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.policy_value import Network
-from boonta.agents.returns import explained, mean_over, number_of, v_trace
+from boonta.agents.returns import clipped, explained, mean_over, number_of, v_trace
 
 
 def impala_loss(
@@ -39,8 +39,7 @@ def impala_loss(
     del context
     outputs, steps = unroll_as_acted(params, batch.steps, network, config.frame_stack)  # [T+1, B]
     action_tm1, reward_t, discount_t, mask_tm1 = sequences.transitions(steps, config.discount)  # [T, B]
-    if config.reward_clip == "abs_one":
-        reward_t = jnp.clip(reward_t, -1, 1)
+    reward_t = clipped(reward_t, config.reward_clip)
     policy = head.distribution(outputs.logits[:-1])  # [T, B]
     log_pi_a = policy.log_prob(action_tm1)  # [T, B]
     log_mu_a = head.distribution(steps.extras.logits[:-1]).log_prob(action_tm1)  # [T, B]

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import mctx
 
 from boonta.agents.base import Nest
-from boonta.agents.exploration import random_actions
+from boonta.agents.exploration import randomise
 from boonta.agents.heads import expectation, make_support
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.groups import SelfPlay
@@ -126,7 +126,7 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
         value = policy_value(policy, out.search_tree.summary(), num_actions)
         action = out.action.astype(jnp.int32)
         if explore and config.self_play.random_actions:
-            action = random_actions(stray_key, action, legal, config.self_play.random_actions * noise.scale)
+            action = randomise(stray_key, action, legal, config.self_play.random_actions * noise.scale)
         return Planned(action, policy, value, out.search_tree)
 
     return search

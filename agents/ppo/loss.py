@@ -19,7 +19,7 @@ from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.policy_value import Network
 from boonta.agents.ppo.config import Config
 from boonta.agents.recurrence import Inputs, inputs_as_acted
-from boonta.agents.returns import Mean, explained, generalised_advantages, mean_over, v_trace, variance
+from boonta.agents.returns import Mean, clipped, explained, generalised_advantages, mean_over, v_trace, variance
 from boonta.agents.views import view_of
 
 
@@ -105,8 +105,7 @@ def prepare_units(
 
 def scaled(reward: jax.Array, statistics: Gathered, config: Config) -> jax.Array:
     """Rewards as they are learned from: clipped, or over the deviation of returns, or raw."""
-    if config.reward_clip == "abs_one":
-        reward = jnp.clip(reward, -1, 1)
+    reward = clipped(reward, config.reward_clip)
     if config.normalise_rewards:
         reward = jnp.clip(reward / jnp.sqrt(statistics.returns.variance + 1e-8), -10, 10)
     return reward

@@ -14,7 +14,6 @@ import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import tree
-from dm_env import specs
 
 from boonta.envs import base
 from boonta.envs.jax.base import JaxEnv
@@ -185,7 +184,7 @@ def _check_constant(began: tuple[Any, Any], stepped: tuple[Any, Any], name: str)
 
 def _check_timestep(spec: base.EnvSpec, timestep: base.TimeStep, name: str) -> None:
     """Refuses a time step [] that doesn't match the spec."""
-    wanted = base.TimeStep(specs.Array((), np.int32), spec.rewards, spec.discounts, spec.observations)
+    wanted = spec.timestep
     try:
         tree.assert_same_structure(wanted, timestep)
     except (TypeError, ValueError) as error:

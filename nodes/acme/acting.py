@@ -111,16 +111,17 @@ class PolicyActor(core.Actor):
         (self._params,) = self._source.get_variables([PARAMS])
 
     def _see(self, timestep: dm_env.TimeStep) -> None:
-        self._timestep = TimeStep(*row_of(timestep), timestep.observation)
+        self._timestep = row_of(timestep)
 
 
-def row_of(timestep: dm_env.TimeStep) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A time step's type, reward and discount [1], as ours have them: dm_env's FIRST has no reward and no discount."""
+def row_of(timestep: dm_env.TimeStep) -> TimeStep:
+    """A time step as ours are, [1], but for its observation: dm_env's FIRST has no reward and no discount."""
     first = timestep.first()
-    return (
+    return TimeStep(
         np.array([FIRST if first else timestep.step_type], np.int32),
         np.array([0.0 if first else timestep.reward], np.float32),
         np.array([1.0 if first else timestep.discount], np.float32),
+        timestep.observation,
     )
 
 

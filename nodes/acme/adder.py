@@ -122,10 +122,10 @@ class StepsAdder(adders.Adder):
     def _write(self, timestep: dm_env.TimeStep, action: Nest, extras: Nest) -> None:
         shapes = self._shapes
         version = np.array([max(0, self._version())], np.int32)
-        observation = _fitted("observation", timestep.observation, shapes.observation)
+        shown = row_of(timestep._replace(observation=_fitted("observation", timestep.observation, shapes.observation)))
         action, extras = _fitted("action", action, shapes.action), _fitted("extras", extras, shapes.extras)
         with self._node.stopwatch("writing"):
-            row = Steps(observation, *row_of(timestep), action, extras, version, self._core)
+            row = Steps.of(shown, action, extras, version, self._core)
             self._node.count(sequences=self._writer.append(row))
 
 

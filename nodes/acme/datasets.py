@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from acme.adders import reverb as adders
 from boonta.agents.base import Agent, Nest, Steps
 from boonta.envs.base import FIRST, LAST, EnvSpec
 from boonta.nodes.acting.local import step_shapes
+from boonta.nodes.tables.reverb.signature import parts
 
 
 def as_trajectories(agent: Agent, spec: EnvSpec) -> Callable[[reverb.ReplaySample], reverb.ReplaySample]:
@@ -51,12 +51,9 @@ def as_trajectories(agent: Agent, spec: EnvSpec) -> Callable[[reverb.ReplaySampl
 
 def unpack(like: Nest, packed: Any) -> Nest:
     """As `nodes.tables.reverb.signature.unpack`, of a tensor uint8 [T, N]."""
-    leaves, start = [], 0
-    for leaf in tree.flatten(like):
-        dtype = np.dtype(leaf.dtype)
-        size = math.prod(leaf.shape) * dtype.itemsize
-        part = packed[:, start : start + size]
-        start += size
+    leaves = []
+    for leaf, own in parts(like, packed.shape[-1]):
+        dtype, part = np.dtype(leaf.dtype), packed[:, own]
         if dtype.kind == "b":
             leaves.append(tf.reshape(part != 0, (-1, *leaf.shape)))
         else:

@@ -151,7 +151,7 @@ class RemoteAct:
           TimeoutError: it has not answered within `ANSWER_DEADLINE_S`.
           ValueError, or `nodes.rpc.errors.Failed`: the time step doesn't match the environment's spec.
         """
-        leaves = [*timestep[:3], *tree.flatten(timestep.observation)]
+        leaves = tree.flatten(timestep)
         while not (answer := self._wait_for(functools.partial(self._act, leaves))):
             self._register(int(self._seeds.spawn(1)[0].generate_state(1)[0]))
         version, action, extras, core = answer

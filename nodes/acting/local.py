@@ -257,14 +257,12 @@ def _traced_shapes(agent: Agent, spec: EnvSpec) -> Steps:
     """See `step_shapes`."""
 
     def step(params: Nest) -> Steps:
-        observation = jax.tree.map(lambda leaf: jnp.zeros((1, *leaf.shape), leaf.dtype), spec.observations)
-        zero = jnp.zeros(1, jnp.float32)
-        timestep = TimeStep(zero.astype(jnp.int32), zero, zero, observation)
+        timestep = jax.tree.map(lambda leaf: jnp.zeros((1, *leaf.shape), leaf.dtype), spec.timestep)
         state = agent.policy.initial_state(Slots(1))
         action, extras, _ = checked_step(agent.policy, params, jax.random.PRNGKey(0), timestep, state)
         require_stored(extras)
         core = agent.policy.core(state)
-        return Steps(observation, timestep.step_type, zero, zero, action, extras, timestep.step_type, core)
+        return Steps.of(timestep, action, extras, timestep.step_type, core)
 
     shapes = jax.eval_shape(step, acting_params(agent))
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)

@@ -75,11 +75,8 @@ class Replayed(BatchedEnv):
         return tree.map_structure(lambda *leaves: np.stack(leaves), *rows)
 
     def _show(self) -> TimeStep:
-        step_type, reward, discount, observation = self._batch(
-            lambda steps: (steps.step_type, steps.reward, steps.discount, steps.observation)
-        )
-        first, last = step_type == FIRST, step_type == LAST
+        timestep: TimeStep = self._batch(lambda steps: steps.timestep)
+        first, last = timestep.step_type == FIRST, timestep.step_type == LAST
         self._whole |= first
-        timestep = TimeStep(step_type, reward, discount, observation)
         self._tracker.update(reward_of_player_0(timestep, self.spec.num_players), first, last & self._whole)
         return timestep

@@ -35,7 +35,7 @@ class Lane:
     def __init__(self, device: jax.Device, max_batch: int):
         self.device = device
         self._max_batch = max_batch
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, SlotGroup] = {}
         self.waiting: list[Request] = []
         self.compiled: set[tuple[int, int]] = set()
         self._params: tuple[int, Nest] = (-1, None)
@@ -45,7 +45,7 @@ class Lane:
         """The number of environment slots of its groups that have lately asked."""
         return sum(group.num_envs for group in self.groups.values() if group.asks)
 
-    def add(self, name: str, group: Group) -> None:
+    def add(self, name: str, group: SlotGroup) -> None:
         """Adds a group; its state goes to the device."""
         group.state = jax.device_put(group.state, self.device)
         self.groups[name] = group
@@ -78,7 +78,7 @@ class Lane:
 
 
 @dataclasses.dataclass
-class Group:
+class SlotGroup:
     """Environments of an actor or a reanalyzer that step together.
 
     Attributes:
@@ -118,7 +118,7 @@ class Request:
       executed: the action [B, ...] that the environments took in step t - 1, if it wasn't the answer.
     """
 
-    def __init__(self, group: Group, t: int, leaves: Sequence[np.ndarray], executed: np.ndarray | None):
+    def __init__(self, group: SlotGroup, t: int, leaves: Sequence[np.ndarray], executed: np.ndarray | None):
         self.group, self.t, self.leaves, self.executed = group, t, leaves, executed
         self.received_at = time.monotonic()
         self.answered = threading.Event()

@@ -84,9 +84,8 @@ def act(
         shown, core = stage.timestep, policy.core(stage.policy)
         stage, action, extras = _move(env, policy, params, stage)
         versions = jnp.full(shown.step_type.shape, version, jnp.int32)
-        steps = Steps(shown.observation, shown.step_type, shown.reward, shown.discount, action, extras, versions, core)
         stage, episodes = _account(env.spec, stage, shown)
-        return stage, (steps, episodes)
+        return stage, (Steps.of(shown, action, extras, versions, core), episodes)
 
     stage, (steps, episodes) = jax.lax.scan(one, stage, None, length=rows)
     return stage, steps, jax.tree.map(jnp.sum, episodes)._replace(nans=_nans(steps))
@@ -94,8 +93,8 @@ def act(
 
 def _nans(steps: Steps) -> dict[str, jax.Array]:
     """How many NaNs each leaf of real numbers has that environments have shown, float32 [], by the leaf's name."""
-    shown = TimeStep(steps.step_type, steps.reward, steps.discount, steps.observation)
-    real = [(path, leaf) for path, leaf in tree.flatten_with_path(shown) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    shown = tree.flatten_with_path(steps.timestep)
+    real = [(path, leaf) for path, leaf in shown if jnp.issubdtype(leaf.dtype, jnp.floating)]
     return {".".join(map(str, path)): jnp.sum(jnp.isnan(leaf), dtype=jnp.float32) for path, leaf in real}
 
 
@@ -118,8 +117,7 @@ def play_back(policy: Policy, params: Nest, version: jax.Array, steps: Steps, ke
         memory, key = carry
         key, act_key = jax.random.split(key)
         core = policy.core(memory)
-        shown = TimeStep(row.step_type, row.reward, row.discount, row.observation)
-        _, extras, memory = checked_step(policy, params, act_key, shown, memory)
+        _, extras, memory = checked_step(policy, params, act_key, row.timestep, memory)
         versions = jnp.full(row.step_type.shape, version, jnp.int32)
         return (policy.executed(memory, row.action), key), row._replace(extras=extras, version=versions, core=core)
 

@@ -109,7 +109,9 @@ class Decision(NamedTuple):
 
 
 class Agreement:
-    """A learner's agreement with those of the other hosts. What is defined here is for a learner that meets nobody.
+    """A learner's agreement with those of the other hosts. This one is for a learner that meets nobody.
+
+    It saves whenever a checkpoint is due, and its monitor alone ends it.
 
     Attributes:
       first: whether this host keeps the program's counters.
@@ -118,6 +120,7 @@ class Agreement:
 
     first = True
     shares_tables = False
+    _saving, _pace = False, 0.0  # What was reported since the last decision.
 
     def join(self, learner: Node, folder: str) -> None:
         """Connects to the other learners, unless the program has done so; called before JAX looks for devices.
@@ -162,15 +165,19 @@ class Agreement:
 
     def report(self, saving: bool, sharding: NamedSharding, pace: float = 0.0) -> Any:
         """This host's report for the next update, on its devices; `saving` is whether a checkpoint is due here."""
-        raise NotImplementedError
+        del sharding
+        self._saving, self._pace = self._saving or saving, pace
+        return ()
 
     def merge(self, reports: Any, updates: int) -> Decision:
         """The decision after an update, from the reports that it returned and the number of updates so far."""
-        raise NotImplementedError
+        del reports, updates
+        saving, self._saving = self._saving, False
+        return Decision(save=saving, pace=self._pace)
 
     def saves_at_end(self) -> bool:
         """Whether a learner that ends now may save: all hosts must be at the same update."""
-        raise NotImplementedError
+        return True
 
     def explain(self, error: BaseException) -> BaseException:
         """The error with which a learner fails; it says so if another learner may be the cause."""
@@ -178,26 +185,6 @@ class Agreement:
 
     def leave(self, failed: bool) -> None:
         """Waits until this learner's process may end."""
-
-
-class SingleHost(Agreement):
-    """The trivial agreement: a single host saves whenever a checkpoint is due, and its monitor alone ends it."""
-
-    def __init__(self) -> None:
-        self._saving, self._pace = False, 0.0
-
-    def report(self, saving: bool, sharding: NamedSharding, pace: float = 0.0) -> tuple[()]:
-        del sharding
-        self._saving, self._pace = self._saving or saving, pace
-        return ()
-
-    def merge(self, reports: Any, updates: int) -> Decision:
-        del reports, updates
-        saving, self._saving = self._saving, False
-        return Decision(save=saving, pace=self._pace)
-
-    def saves_at_end(self) -> bool:
-        return True
 
 
 class Party(Protocol):

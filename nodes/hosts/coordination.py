@@ -30,7 +30,7 @@ import jax
 from jax._src import distributed, xla_bridge
 from jax._src.lib import _jax
 
-from boonta.nodes.rpc.wire import host_and_port, listen
+from boonta.nodes.rpc.wire import host_and_port, require_free
 from boonta.nodes.watch.calls import in_thread, polled
 from boonta.nodes.watch.program_end import SAVING_S
 
@@ -106,7 +106,8 @@ class Hosts:
         wait = f"waits up to {self.reach_s:.0f} s for {self.number} hosts"
         print(f"host {self.index} {wait} at {self.coordinator}", flush=True)
         if self.first:
-            self._require_free()
+            host, port = self._place
+            require_free(port, f"hosts.coordinator {self.coordinator}", host if self._is_local else "")
         else:
             self._await_coordinator()
         jax.config.update("jax_cpu_collectives_implementation", "gloo")  # Devices of another kind have their own.
@@ -143,13 +144,6 @@ class Hosts:
         ends = [_read(f"ended/{i}", i, max(0.0, end - time.monotonic())) for i in range(self.number)]
         if "failed" not in ends:  # One that has failed doesn't come.
             jax.distributed.shutdown()  # It waits for all, who do this now, and JAX misses none of them afterwards.
-
-    def _require_free(self) -> None:
-        """Raises OSError if something listens at the coordinator's port: JAX would crash, without a message."""
-        try:
-            listen(self.coordinator).close()
-        except OSError as error:
-            raise OSError(f"hosts.coordinator {self.coordinator} can't listen on this host: {error}") from error
 
     def _await_coordinator(self) -> None:
         """Waits until the first host listens: JAX would kill the process without naming the host that is missing."""

@@ -161,7 +161,7 @@ async def _join(
             return
         with contextlib.closing(further_writer):
             for one in (writer, further_writer):
-                _notice_loss(one.get_extra_info("socket"))
+                wire.be_prompt(one.get_extra_info("socket"), LOST_S)
             directions = {
                 asyncio.ensure_future(_pump(reader, further_writer)),
                 asyncio.ensure_future(_pump(further_reader, writer)),
@@ -176,17 +176,3 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         while data := await reader.read(CHUNK):
             writer.write(data)
             await writer.drain()
-
-
-def _notice_loss(connection: socket.socket) -> None:
-    """Ends a connection to a machine that was lost: TCP alone would wait for a quarter of an hour, or for ever."""
-    if connection.family == socket.AF_UNIX:
-        return
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        (socket.TCP_KEEPIDLE, int(LOST_S / 3)),
-        (socket.TCP_KEEPINTVL, int(LOST_S / 3)),
-        (socket.TCP_USER_TIMEOUT, int(LOST_S * 1000)),
-        (socket.TCP_NODELAY, 1),
-    ):
-        connection.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -7,6 +7,7 @@ that gives up closes its connection.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pathlib
 import resource
@@ -25,6 +26,7 @@ MAX_BYTES = 1 << 30  # Limit of a message; the largest ones, with params, have a
 CHUNK = 1 << 16  # Size of the first read, which gets small messages whole.
 LARGE = 1 << 18  # Parts of a message of this many bytes are sent one by one: joining them would cost more.
 BACKLOG = 512
+LOST_S = 60.0  # Time without a sign of the other machine after which a connection ends.
 WELCOME = b"\n"  # The byte that a server sends once it has accepted the caller's key.
 MAX_PATH = 107  # Limit of the bytes of a Unix socket's path.
 CONNECTIONS = 4096  # Limit of a server's connections; further callers wait in the kernel's queue.
@@ -40,6 +42,26 @@ def free_port() -> int:
     """A port of this machine on which nobody listens now."""
     with socket.create_server(("", 0)) as probe:
         return probe.getsockname()[1]
+
+
+def require_free(port: int, who: str, host: str = "") -> None:
+    """Raises OSError, naming the port, if something listens there: libraries would only abort.
+
+    Args:
+      port: the port.
+      who: who is to listen there.
+      host: where it is to listen; empty for every interface, as most servers of libraries do.
+    """
+    both = not host and socket.has_dualstack_ipv6()  # They then listen on IPv6, too.
+    with socket.socket(socket.AF_INET6 if both else socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # One that has just ended is not in the way.
+        if both:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            why = "is in use" if error.errno == errno.EADDRINUSE else f"can't be used: {error.strerror}"
+            raise OSError(f"port {port} for {who} {why}") from error
 
 
 def check(address: str, key: str | None) -> None:
@@ -136,11 +158,20 @@ def _reached(host: str, port: int, end: float) -> socket.socket:
     raise failure
 
 
-def be_prompt(connection: socket.socket) -> None:
-    """Makes a connection send small messages at once, and end within a minute after its host was lost."""
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def be_prompt(connection: socket.socket, lost_s: float = LOST_S) -> None:
+    """Makes a connection send small messages at once, and end `lost_s` seconds after its other machine was lost.
+
+    TCP alone would wait for a quarter of an hour, or for ever. A Unix socket has no other machine, and stays as it is.
+    """
+    if connection.family == socket.AF_UNIX:
+        return
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3)):
+    for option, value in (
+        (socket.TCP_KEEPIDLE, int(lost_s / 3)),
+        (socket.TCP_KEEPINTVL, int(lost_s / 3)),
+        (socket.TCP_USER_TIMEOUT, int(lost_s * 1000)),
+        (socket.TCP_NODELAY, 1),
+    ):
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 

@@ -17,7 +17,7 @@ import pydantic
 
 from boonta.agents.base import Nest
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.snapshots import schema
+from boonta.nodes.snapshots import files, schema
 from boonta.nodes.snapshots.store import BEST, Retention, SnapshotFolder
 
 State = tuple[Nest, dict[str, float]]  # A copy of the learner state, and the program's counters.
@@ -124,7 +124,7 @@ class Best:
         state, counts = self._held
         record = dataclasses.asdict(self.record)
         try:
-            self._checkpointer.save_alone(self.record.updates, state, counts, {RECORD: schema.dump(record)})
+            self._checkpointer.save_alone(self.record.updates, state, counts, {RECORD: files.as_json(record)})
             self._held = None
         except OSError as error:
             self._warn(f"the best so far: {error}; it is tried again")

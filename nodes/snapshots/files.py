@@ -41,6 +41,16 @@ def write_whole(path: pathlib.Path, content: bytes, synced: bool = True) -> None
         raise OSError(f"{path} can't be written: {fullness(path, error)}; make room there") from error
 
 
+def write_json(path: pathlib.Path, content: dict[str, Any], synced: bool = True) -> None:
+    """Writes a JSON object by `write_whole`."""
+    write_whole(path, as_json(content), synced)
+
+
+def as_json(content: dict[str, Any]) -> bytes:
+    """A JSON object as a file's content, which people can read, too."""
+    return (json.dumps(content, indent=2) + "\n").encode()
+
+
 def is_full(error: BaseException) -> bool:
     """Whether a disk without room, or a user's share of it, is the cause. Libraries say so in words alone."""
     return getattr(error, "errno", None) in NO_ROOM or any(os.strerror(each) in str(error) for each in NO_ROOM)
@@ -75,7 +85,7 @@ def sha256(path: pathlib.Path) -> str:
 
 def sealed(content: dict[str, Any]) -> bytes:
     """A JSON object that contains its own SHA-256, for `unseal`."""
-    return (json.dumps({**content, "sha256": _digest(content)}, indent=1) + "\n").encode()
+    return as_json({**content, "sha256": _digest(content)})
 
 
 def unseal(content: dict[str, Any]) -> bool:

@@ -145,11 +145,6 @@ def load_lines(schema: pydantic.TypeAdapter[T], path: pathlib.Path) -> tuple[lis
     return loaded, malformed
 
 
-def dump(content: dict[str, Any]) -> bytes:
-    """The bytes of a JSON object in a file."""
-    return (json.dumps(content, indent=1) + "\n").encode()
-
-
 def checked(hint: Any, value: Any) -> Any:
     """A parsed JSON value as the type that a field's hint declares, such as a tuple for a list.
 

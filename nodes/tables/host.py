@@ -11,6 +11,7 @@ import collections
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 import tree
 
@@ -22,8 +23,6 @@ from boonta.nodes.tables.priorities import fresh_priorities, knows_errors, light
 from boonta.nodes.tables.queue import gather
 from boonta.nodes.tables.rows import Groups, Rows
 from boonta.nodes.tables.weights import Weights
-
-# JAX is imported where it is used, as in `nodes.tables.queue`.
 
 
 class HostStore:
@@ -167,8 +166,6 @@ class HostWriter:
 
     def append(self, steps: Steps) -> int:
         """Adds one raw step of every slot, leaves [n, ...]; the number of sequences that it completed."""
-        import jax
-
         table = self._tables[0].table
         self._rows.append(steps._replace(core=()))
         if contract.keeps_core(table, self._number):

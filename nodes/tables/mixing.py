@@ -9,14 +9,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import tree
 
 from boonta.agents.base import Batch, Steps, Table
+from boonta.nodes.hosts.arrays import place
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Drawn, Piece, Stream
-
-# JAX is imported where it is used, as in `nodes.tables.queue`.
 
 PATIENCE_S = 5.0
 START_PATIENCE_S = 60.0  # Imports and compiling take their time.
@@ -85,8 +85,6 @@ class MixedDataset:
         Raises:
           RuntimeError: reading a table failed; names it.
         """
-        from boonta.nodes.hosts.arrays import place
-
         end = time.monotonic() + timeout_s
         if not self._turns:
             self._begin()
@@ -174,8 +172,6 @@ def _join(pieces: Sequence[tuple[int, Piece]]) -> tuple[Batch, Drawn]:
 def _side_by_side(*leaves: Any) -> Any:
     """Pieces [T, S, ...] as one batch [T, B, ...], in the order of its rows; copied once, or not at all if it is so."""
     if not all(isinstance(leaf, np.ndarray) for leaf in leaves):  # Some are on a device.
-        import jax.numpy as jnp
-
         return leaves[0] if len(leaves) == 1 else jnp.concatenate(leaves, axis=1)
     if len(leaves) == 1:
         return np.ascontiguousarray(leaves[0])

@@ -14,14 +14,15 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from boonta.agents.base import Batch, Steps, Table
+from boonta.nodes.hosts.arrays import place
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Drawn, WaitFor
 from boonta.nodes.tables.freshness import fresh
-
-# JAX is imported where it is used: actors that leave acting to another node import this module, and load no JAX.
 
 
 class Bundle(NamedTuple):
@@ -54,8 +55,6 @@ class QueueTable:
     def __init__(self, table: Table, devices: Sequence[Any] | None = None, groups: int | None = None):
         if table.kind != "queue":
             raise ValueError(f"table {table.name!r}: this store keeps a queue, not a {table.kind!r}")
-        import jax
-
         self.table = table
         self.devices = tuple(jax.devices()[:1] if devices is None else devices)
         # All writers share its compilation.
@@ -151,8 +150,6 @@ class QueueWriter:
         return len(version)
 
     def _send(self, shards: Sequence[Steps]) -> tuple[Steps, ...]:
-        import jax
-
         return tuple(jax.device_put(shard, device) for shard, device in zip(shards, self._store.devices))
 
     def flush(self) -> None:
@@ -173,10 +170,6 @@ class QueueDataset:
     """
 
     def __init__(self, store: QueueTable, sharding: Batch, updates: int = 0):
-        import jax
-
-        from boonta.nodes.hosts.arrays import place
-
         mesh = sharding.probability.mesh
         if tuple(mesh.local_devices) != store.devices:
             raise ValueError(
@@ -195,8 +188,6 @@ class QueueDataset:
 
     def next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
         """The next batch, leaves [T, B, ...], its keys all 0; None if it isn't there within `timeout_s`."""
-        import jax
-
         size = self._store.table.batch_size
         if not self._gather(timeout_s):
             return None
@@ -210,8 +201,6 @@ class QueueDataset:
 
     def _whole(self, *shards: Any) -> Any:
         """One array of its shards [T, B / devices, ...], which stay where they are."""
-        import jax
-
         shape = (shards[0].shape[0], self._whole_size, *shards[0].shape[2:])
         return jax.make_array_from_single_device_arrays(shape, self._columns, list(shards))
 
@@ -253,8 +242,6 @@ def gather(rows: Sequence[Steps]) -> tuple[list[Any], Any]:
 
     Rows on the host become one array [T, B, ...], those on a device a list of [B, ...].
     """
-    import jax
-
     columns = zip(*map(jax.tree.leaves, rows))
     leaves = [np.stack(column) if isinstance(column[0], np.ndarray) else list(column) for column in columns]
     return leaves, jax.tree.structure(rows[0])
@@ -262,9 +249,6 @@ def gather(rows: Sequence[Steps]) -> tuple[list[Any], Any]:
 
 def _cut(rows: list[Any], structure: Any, table: Table, pieces: int, shards: int) -> list[list[Steps]]:
     """Stacks what `gather` gave, and splits it along the batch: the shards of each piece, leaves [T, ., ...]."""
-    import jax
-    import jax.numpy as jnp
-
     steps = jax.tree.unflatten(structure, [jnp.stack(leaf) if isinstance(leaf, list) else leaf for leaf in rows])
     leaves, structure = jax.tree.flatten(contract.with_one_core(table, steps))
     split = [jnp.split(leaf, pieces * shards, axis=1) for leaf in leaves]
@@ -274,7 +258,4 @@ def _cut(rows: list[Any], structure: Any, table: Table, pieces: int, shards: int
 
 def _join(shards: Sequence[Steps]) -> Steps:
     """Puts the shards of several pieces, which are on one device, side by side."""
-    import jax
-    import jax.numpy as jnp
-
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *shards)

@@ -10,13 +10,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import tree
 
 from boonta.agents.base import Nest, Steps, Table
 from boonta.nodes.tables import contract
-
-# JAX is imported where it is used, as in `nodes.tables.queue`.
 
 
 class Groups(NamedTuple):
@@ -134,8 +134,6 @@ class _Device:
     """JAX's arrays on one device."""
 
     def __init__(self, device: Any):
-        import jax
-
         def write(kept: Nest, places: tuple[Any, ...], leaves: Nest) -> Nest:
             return jax.tree.map(lambda array, leaf: array.at[places].set(leaf), kept, leaves)
 
@@ -146,21 +144,14 @@ class _Device:
         self._write, self._read = jax.jit(write, donate_argnums=0), jax.jit(read)  # It writes in place.
 
     def make(self, kept: tuple[int, ...], like: Nest) -> Nest:
-        import jax
-        import jax.numpy as jnp
-
         like = jax.device_put(like, self._device)  # It says what becomes of dtypes of 64 bits.
         return jax.tree.map(lambda leaf: jnp.zeros((*kept, *leaf.shape), leaf.dtype, device=self._device), like)
 
     def write(self, kept: Nest, places: tuple[Any, ...], leaves: Nest) -> Nest:
-        import jax
-
         return self._write(kept, places, jax.device_put(leaves, self._device))
 
     def read(self, kept: Nest, places: tuple[Any, ...]) -> Nest:
         """See `_Memory`. Each size is compiled by itself, so it is rounded up to a power of two."""
-        import jax
-
         number = places[0].shape[-1]
         rounded = np.minimum(np.arange(1 << (number - 1).bit_length()), number - 1)
         read = self._read(kept, tuple(place[..., rounded] for place in places))

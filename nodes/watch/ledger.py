@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from boonta.nodes.snapshots import counters
-from boonta.nodes.watch.refusal import refusal
 
 
 class Ledger:
@@ -32,8 +31,20 @@ class Ledger:
         return self.counters.admit(group, declared, number, known)
 
     def refusal(self, report: Mapping[str, Any], build: str) -> str:
-        """Why a node may not be in this program, see `refusal`; empty if it may."""
-        return refusal(report, build, self.counters, self._before)
+        """Why a node may not be in this program; empty if it may.
+
+        Args:
+          report: the node's heartbeat.
+          build: what the monitor was built from.
+        """
+        name, life = report["name"], report["life"]
+        if report["build"] != build:
+            return f"{name} is {report['build']}, but the monitor is {build}: start all alike"
+        # The program may have resumed from a checkpoint, which has this node's steps already.
+        known = any(each.knows(name, life) for each in (self.counters, self._before) if each is not None)
+        if report["joined"] and report["acknowledged"] and not known:
+            return f"{name} has counted for an earlier monitor, whose counters are lost: have it join again"
+        return ""
 
     def go_on_with(self, name: str, life: str) -> bool:
         """Goes on from the earlier monitor's counters if they have this life of a node; returns whether they do."""

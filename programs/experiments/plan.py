@@ -154,7 +154,7 @@ def write(
     asked = {record.name for record in runs}
     runs += [record for record in _begun(before, folder) if record.name not in asked]
     content = dataclasses.asdict(Sweep(list(command), dataclasses.asdict(spec), runs))
-    files.write_whole(folder / FILE, (json.dumps(content, indent=2) + "\n").encode())
+    files.write_json(folder / FILE, content)
 
 
 def plan(

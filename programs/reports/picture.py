@@ -8,7 +8,7 @@ from typing import Any
 
 import matplotlib
 
-from boonta.programs.wiring.run_folder.recorded import Arrow, Drawn, Picture
+from boonta.programs.wiring.run_folder.recorded import Arrow, Picture, PictureGroup
 
 matplotlib.use("agg")
 from matplotlib import patches, pyplot  # noqa: E402  # The backend must be chosen first.
@@ -52,7 +52,7 @@ def draw(picture: Picture, target: pathlib.Path, doing: Mapping[str, str] | None
         pyplot.close(figure)
 
 
-def _shown(group: Drawn) -> dict[str, str]:
+def _shown(group: PictureGroup) -> dict[str, str]:
     """The text in each box of a group, by the name of its node."""
     names = group.names if len(group.names) <= MOST else group.names[: MOST - 1]
     texts = dict(zip(names, names))

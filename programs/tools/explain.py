@@ -129,7 +129,7 @@ def record(
             frames.append(film.picture(film.frame_of(play)))
             timestep, action, planned = play.step(params)
             ended += int(timestep.step_type[0] == LAST)
-            rows.append(Steps(timestep.observation, *timestep[:3], action, planned, np.zeros(1, np.int32)))
+            rows.append(Steps.of(timestep, action, planned, np.zeros(1, np.int32)))
     return jax.tree.map(lambda *leaves: np.stack(leaves), *rows), frames
 
 

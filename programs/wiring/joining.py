@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import pathlib
 from collections.abc import Iterator
 
@@ -47,7 +46,7 @@ class Servers:
         """Keeps them in a run's folder meanwhile; a file that can't be written or removed is no reason to end a run."""
         file = folder / FILE
         try:
-            files.write_whole(file, json.dumps(dataclasses.asdict(self)).encode(), synced=False)
+            files.write_json(file, dataclasses.asdict(self), synced=False)
         except OSError as error:
             LOG.warning("no node can join, since %s can't be written: %s", file, error)
         try:

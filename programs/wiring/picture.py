@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from boonta.programs.wiring.program import WRITERS, Group, Program, parameters
-from boonta.programs.wiring.run_folder.recorded import Arrow, Drawn, Picture
+from boonta.programs.wiring.run_folder.recorded import Arrow, Picture, PictureGroup
 
 
 def picture_of(program: Program) -> Picture:
     """The picture of a program, as it runs."""
     if program.run.launch == "anakin":  # One node is all of it.
-        return Picture((Drawn("anakin", "Anakin", ("anakin",)),))
+        return Picture((PictureGroup("anakin", "Anakin", ("anakin",)),))
     groups = program.all_groups
     arrows = [arrow for group in groups for arrow in _arrows(program, group)]
     labels = {group.node.role: group.label for group in groups}  # A service has one group.
     named = [Arrow(labels.get(a.source, a.source), labels.get(a.target, a.target), a.what) for a in arrows]
-    drawn = tuple(Drawn(group.label, group.node.__name__, _names(program, group)) for group in groups)
+    drawn = tuple(PictureGroup(group.label, group.node.__name__, _names(program, group)) for group in groups)
     return Picture(drawn, tuple(named))
 
 

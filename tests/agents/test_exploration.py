@@ -15,7 +15,7 @@ KEY = jax.random.PRNGKey(0)
 
 def test_some_actions_stray_and_stay_legal():
     action, legal = jnp.zeros(3000, jnp.int32), jnp.tile(jnp.array([True, False, True]), (3000, 1))
-    strayed = np.asarray(exploration.random_actions(KEY, action, legal, 0.2))
+    strayed = np.asarray(exploration.randomise(KEY, action, legal, 0.2))
     assert set(strayed) == {0, 2} and 0.07 < np.mean(strayed == 2) < 0.13  # The expected share is half of a fifth.
 
 

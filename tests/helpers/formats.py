@@ -114,9 +114,9 @@ def config(folder: pathlib.Path) -> Format:
 
 def recorded_program(folder: pathlib.Path) -> Format:
     path = folder / "config.json"
-    call = str(PROGRAM), "impala", ("catch", "--actors", "2")
-    function, run, settings = call_of(folder, Config("impala", 0, {}, *call))
-    claim_workdir("impala", Run(workdir=str(folder)), settings, Origin(*call)).close()
+    call = {"file": str(PROGRAM), "function": "impala", "arguments": ("catch", "--actors", "2")}
+    function, run, settings = call_of(folder, Config(program="impala", seed=0, settings={}, **call))
+    claim_workdir("impala", Run(workdir=str(folder)), settings, Origin(**call)).close()
     valid = path.read_bytes()
 
     def read(content: bytes) -> None:

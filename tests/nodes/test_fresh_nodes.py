@@ -13,7 +13,7 @@ from boonta.agents.base import Slots
 from boonta.envs.catch import Catch
 from boonta.nodes.acting.base import Remote
 from boonta.nodes.actor import Actor
-from boonta.nodes.hosts.agreement import SingleHost
+from boonta.nodes.hosts.agreement import Agreement
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.learner import Learner
 from boonta.nodes.tables import freshness
@@ -125,7 +125,7 @@ def test_what_cannot_keep_it_is_refused_before_anything_starts(tmp_path):
 
 
 def test_one_of_several_learners_draws_only_once_its_update_is_done(tmp_path):
-    class OfSeveral(SingleHost):
+    class OfSeveral(Agreement):
         shares_tables = True
 
     class Slow(VariableServer):

@@ -114,26 +114,6 @@ def test_a_port_in_use_is_named(agent, tmp_path):
             replay.Replay("replay", Address(port), agent, Catch().spec, str(tmp_path)).start()
 
 
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
-def test_a_port_that_is_in_use_for_ipv6_alone_is_refused():
-    with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(OSError, match=f"port {port} for the replay server is in use"):
-            replay.require_free(port, "the replay server")
-
-
-def test_a_port_on_which_one_has_just_listened_is_free():
-    """The connection that the server closed first stays in the kernel's table for a minute."""
-    with socket.socket() as listening, socket.socket() as client:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # As gRPC does.
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-        port = listening.getsockname()[1]
-        client.connect(("127.0.0.1", port))
-        listening.accept()[0].close()
-    replay.require_free(port, "the replay server")
-
-
 @pytest.mark.parametrize(("length", "period", "chunk"), [(24, 20, 4), (21, 20, 4), (6, 5, 1), (5, 5, 1), (41, 40, 4)])
 def test_chunks_line_up_with_sequences(length, period, chunk):
     from boonta.nodes.tables.reverb.writer import chunk_length

@@ -8,6 +8,7 @@ dm-tree's, in which an inference node sends them, too.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -36,16 +37,28 @@ def unpack(like: Nest, packed: np.ndarray) -> Nest:
     Raises:
       ValueError: there are not as many bytes.
     """
-    specs = tree.flatten(like)
-    sizes = [_bytes(spec) for spec in specs]
-    if packed.shape[-1] != sum(sizes):
-        raise ValueError(f"a row has {packed.shape[-1]} bytes, but {layout(like)} has {sum(sizes)}")
-    leaves, start = [], 0
-    for spec, size in zip(specs, sizes):
-        part = np.ascontiguousarray(packed[..., start : start + size])
-        leaves.append(part.view(spec.dtype).reshape(*packed.shape[:-1], *spec.shape))
-        start += size
+    leaves = [
+        np.ascontiguousarray(packed[..., own]).view(spec.dtype).reshape(*packed.shape[:-1], *spec.shape)
+        for spec, own in parts(like, packed.shape[-1])
+    ]
     return tree.unflatten_as(like, leaves)
+
+
+def parts(like: Nest, size: int) -> list[tuple[Any, slice]]:
+    """The leaves of `like`, and which bytes each has of a row.
+
+    Args:
+      like: has the shapes and dtypes of the leaves.
+      size: the row's bytes.
+
+    Raises:
+      ValueError: the leaves have not as many bytes.
+    """
+    leaves = tree.flatten(like)
+    ends = list(itertools.accumulate(map(_bytes, leaves), initial=0))
+    if size != ends[-1]:
+        raise ValueError(f"a row has {size} bytes, but {layout(like)} has {ends[-1]}")
+    return [(leaf, slice(start, end)) for leaf, start, end in zip(leaves, ends, ends[1:])]
 
 
 def layout(like: Nest) -> str:

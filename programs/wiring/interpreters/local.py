@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import pathlib
 import time
@@ -128,9 +127,9 @@ def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
             signals.catch()  # Launchpad has set handlers of its own.
 
         def write_pids() -> None:
-            pids = json.dumps({worker.name: worker.pid for worker in workers})
+            pids = {worker.name: worker.pid for worker in workers}
             try:
-                files.write_whole(logs / "pids.json", pids.encode(), synced=False)
+                files.write_json(logs / "pids.json", pids, synced=False)
             except OSError as error:  # A full disk is no reason to end a run.
                 LOG.warning("%s can't be written: %s", logs / "pids.json", error)
 

@@ -8,7 +8,7 @@ from concurrent import futures
 from typing import Any
 
 from boonta.nodes.base import Node
-from boonta.nodes.hosts.agreement import Agreement, SeveralHosts, SingleHost
+from boonta.nodes.hosts.agreement import Agreement, SeveralHosts
 from boonta.nodes.hosts.host_monitor import HostMonitor
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.watch.ending import end_now
@@ -29,7 +29,7 @@ def monitor_of(run: Run, **settings: Any) -> Monitor:
 
 def agreement_of(monitor: Monitor) -> Agreement:
     """How the node that learns agrees with those of other hosts, if there are any."""
-    return SeveralHosts(monitor) if isinstance(monitor, HostMonitor) else SingleHost()
+    return SeveralHosts(monitor) if isinstance(monitor, HostMonitor) else Agreement()
 
 
 def require_roles(

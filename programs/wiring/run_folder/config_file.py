@@ -42,15 +42,14 @@ class Origin:
     inner: Inner | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(Origin):
     """The content of a run's config.json. What has a default may be missing: an older Boonta has written the file.
 
     Attributes:
       program: the program's name.
       seed: the run's seed.
       settings: the program function's other arguments, in which anything but JSON's own types is a text.
-      file, function, arguments, provenance, picture, inner: see `Origin`.
       run: the fields of its `Run`.
       agent: the module of its agent, see `agent_of`.
     """
@@ -62,10 +61,7 @@ class Config:
     function: str = ""
     arguments: tuple[str, ...] = ()
     run: dict[str, Any] = dataclasses.field(default_factory=dict)
-    provenance: Provenance | None = None
-    picture: Picture = Picture()
     agent: str = ""
-    inner: Inner | None = None
 
     @property
     def program_file(self) -> pathlib.Path:

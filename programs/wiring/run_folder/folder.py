@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
-import json
 import os
 import pathlib
 import stat
@@ -15,7 +14,7 @@ from typing import IO, Any
 import pydantic
 
 from boonta.nodes.snapshots import schema
-from boonta.nodes.snapshots.files import write_whole
+from boonta.nodes.snapshots.files import write_json, write_whole
 from boonta.nodes.snapshots.store import LEARNERS, glance, has_snapshots, numbers
 from boonta.programs.wiring.run import BadInput, Run, checkpoints_of
 from boonta.programs.wiring.run_folder import journal
@@ -55,10 +54,8 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: Origin)
         write_whole(folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json", before.read_bytes())
         with journal.kept_in(folder):  # From here on the end of the start before says nothing of what is asked for now.
             LOG.debug("claimed again, by process %d", os.getpid())
-    config = (
-        json.dumps({**resolved, **dataclasses.asdict(origin), "run": plain(dataclasses.asdict(run))}, indent=2) + "\n"
-    )
-    write_whole(folder / schema.CONFIG, config.encode())
+    config = {**resolved, **dataclasses.asdict(origin), "run": plain(dataclasses.asdict(run))}
+    write_json(folder / schema.CONFIG, config)
     return held
 
 

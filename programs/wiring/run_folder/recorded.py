@@ -12,8 +12,8 @@ What = Literal["steps", "batches", "params", "observations", "actions"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Drawn:
-    """A group of nodes.
+class PictureGroup:
+    """A group of nodes in a program's picture.
 
     Attributes:
       label: the group's name.
@@ -44,7 +44,7 @@ class Arrow:
 class Picture:
     """A program's groups and arrows; all nodes also report to the monitor, which has no arrows."""
 
-    groups: tuple[Drawn, ...] = ()
+    groups: tuple[PictureGroup, ...] = ()
     arrows: tuple[Arrow, ...] = ()
 
 

@@ -105,3 +105,5 @@ def test_every_type_is_unpacked():
     for own, leaf in zip(tree.flatten(found), tree.flatten(rows), strict=True):
         assert own.numpy().dtype == leaf.dtype
         np.testing.assert_array_equal(own.numpy(), leaf)
+    with pytest.raises(ValueError, match="bytes, but"):
+        unpack(like, tf.constant(pack(rows)[:, 1:]))

@@ -11,7 +11,7 @@ import pytest
 
 from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.hosts import agreement
-from boonta.nodes.hosts.agreement import Decision, HostReport, SeveralHosts, SingleHost, decode, encode, merge
+from boonta.nodes.hosts.agreement import Agreement, Decision, HostReport, SeveralHosts, decode, encode, merge
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.host_monitor import HostMonitor
 from boonta.nodes.watch.stopping import StopRule
@@ -137,11 +137,11 @@ def test_several_hosts_report_alike_from_each_device(tmp_path):
     beat(one, env_steps=5.0)
     (row,) = np.asarray(SeveralHosts(one).report(True, sharding))
     assert decode(row).env_steps == 5.0 and decode(row).saving == 1.0
-    assert SingleHost().report(True, sharding) == ()
+    assert Agreement().report(True, sharding) == ()
 
 
 def test_a_single_host_saves_whenever_it_is_due():
-    agreement = SingleHost()
+    agreement = Agreement()
     for due in (True, False):
         agreement.report(due, sharding=None)
         assert agreement.merge((), 1) == Decision(save=due, end=False)
@@ -153,7 +153,7 @@ def test_an_update_that_failed_by_a_timeout_of_its_own_raises_that(tmp_path, mon
     monkeypatch.setattr(agreement, "FINISH_DEADLINE_S", -1.0)
     failed: futures.Future = futures.Future()
     failed.set_exception(futures.TimeoutError("the disk didn't answer"))
-    for one in (SingleHost(), SeveralHosts(monitor(tmp_path))):
+    for one in (Agreement(), SeveralHosts(monitor(tmp_path))):
         with pytest.raises(futures.TimeoutError, match="the disk didn't answer"):
             one.settle(Node("learner"), failed)
 
@@ -162,9 +162,9 @@ def test_a_single_hosts_update_may_not_take_for_ever_and_is_left_where_the_learn
     monkeypatch.setattr(agreement, "FINISH_DEADLINE_S", -1.0)
     node, never = Node("learner"), futures.Future()
     with pytest.raises(TimeoutError, match="learner: an update took over -1 s"):
-        SingleHost().settle(node, never)
+        Agreement().settle(node, never)
     node.stop()
-    assert SingleHost().settle(node, never) is None
+    assert Agreement().settle(node, never) is None
 
 
 def test_an_update_waits_for_another_host_as_long_as_its_actors_may_be_away(tmp_path, monkeypatch):

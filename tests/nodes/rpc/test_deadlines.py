@@ -27,6 +27,8 @@ def clock(monkeypatch):
 class Slow:
     """A connection of which everything takes some seconds; keeps the timeouts that it was given."""
 
+    family = socket.AF_INET
+
     def __init__(self, clock, *, connects_s=0.0, sends_s=0.0, welcome=b""):
         self.clock, self.timeouts = clock, []
         self.connects_s, self.sends_s, self.welcome = connects_s, sends_s, welcome

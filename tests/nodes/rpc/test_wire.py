@@ -103,3 +103,32 @@ from boonta.nodes.rpc import client, keys, server
 assert not set({unwanted}) & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=LONG_S)
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_a_port_that_is_in_use_for_ipv6_alone_is_refused():
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"port {port} for the replay server is in use"):
+            wire.require_free(port, "the replay server")
+
+
+def test_a_port_on_which_one_has_just_listened_is_free():
+    """The connection that the server closed first stays in the kernel's table for a minute."""
+    with socket.socket() as listening, socket.socket() as client:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # As gRPC does.
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        client.connect(("127.0.0.1", port))
+        listening.accept()[0].close()
+    wire.require_free(port, "the replay server")
+
+
+def test_a_connection_ends_some_time_after_its_machine_was_lost_unless_it_is_a_unix_socket():
+    with socket.socket() as connection, socket.socket(socket.AF_UNIX) as local:
+        wire.be_prompt(connection, lost_s=30.0)
+        wire.be_prompt(local)
+        options = socket.TCP_NODELAY, socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_USER_TIMEOUT
+        assert [connection.getsockopt(socket.IPPROTO_TCP, each) for each in options] == [1, 10, 10, 30_000]
+        assert [each.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for each in (connection, local)] == [1, 0]

@@ -21,14 +21,14 @@ import pytest
 
 from boonta.programs.reports import live
 from boonta.programs.reports.live import Live
-from boonta.programs.wiring.run_folder.recorded import Arrow, Drawn, Picture
+from boonta.programs.wiring.run_folder.recorded import Arrow, Picture, PictureGroup
 from boonta.programs.wiring.supervision import stacks
 from boonta.tests.helpers import browser, run_folders
 from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.once
 PICTURE = Picture(
-    (Drawn("actor", "Actor", ("actor/0",)), Drawn("learner", "Learner", ("learner",))),
+    (PictureGroup("actor", "Actor", ("actor/0",)), PictureGroup("learner", "Learner", ("learner",))),
     (Arrow("actor", "learner", "steps"),),
 )
 NODE = {"activity": "acting", "activity_s": 2.0, "report_age_s": 0.5, "rss_mb": 90.0, "started": True}

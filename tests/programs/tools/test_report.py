@@ -16,16 +16,16 @@ from boonta.programs.experiments.curves import moments
 from boonta.programs.reports import charts
 from boonta.programs.tools.report import report
 from boonta.programs.wiring.run import BadInput
-from boonta.programs.wiring.run_folder.recorded import Arrow, Drawn, Picture
+from boonta.programs.wiring.run_folder.recorded import Arrow, Picture, PictureGroup
 from boonta.tests.helpers import run_folders
 from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.once
 PICTURE = Picture(
     (
-        Drawn("actor", "Actor", ("actor/0", "actor/1")),
-        Drawn("replay", "Replay", ("replay",)),
-        Drawn("learner", "Learner", ("learner",)),
+        PictureGroup("actor", "Actor", ("actor/0", "actor/1")),
+        PictureGroup("replay", "Replay", ("replay",)),
+        PictureGroup("learner", "Learner", ("learner",)),
     ),
     (Arrow("actor", "replay", "steps"), Arrow("replay", "learner", "batches")),
 )
