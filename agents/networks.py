@@ -46,6 +46,23 @@ def encoder(torso: Torso, observation: Nest) -> MakeTorso:
     return lambda name: functools.partial(encoders.encode, torso, spec=observation, name=name)
 
 
+def torso_for(settings: Torso, own: MakeTorso | None, whole: str, observation: Nest, frame_stack: int) -> MakeTorso:
+    """The torso that settings describe, or a user's own in its place, for features [N, D].
+
+    Args:
+      settings: the config's.
+      own: the user's own, if there is one.
+      whole, observation, frame_stack: see `check_torso`.
+
+    Raises:
+      ValueError: it can't take such frames, or its features don't fit.
+    """
+    if own is None:
+        return encoder(settings, observation)
+    check_torso(own, whole, observation, frame_stack, {"D": None})
+    return own
+
+
 def name_of(network: Any) -> str:
     """The name of a user's own network as "module:name"; empty for None. Of a whole one it is that of a function."""
     if network is None:

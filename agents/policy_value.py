@@ -9,12 +9,10 @@ See "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
 import chex
-import haiku as hk
 import jax
 
 from boonta.agents import encoders, networks
@@ -22,12 +20,11 @@ from boonta.agents.base import Nest
 from boonta.agents.config import require
 from boonta.agents.groups import Torso
 from boonta.agents.heads import ActionHead, mask_illegal, scalar_head
-from boonta.agents.recurrence import Inputs, example_inputs, initial_lstm, unroll_lstm, with_last
+from boonta.agents.recurrence import B, Inputs, T, checked_outputs, functions_of, unroll_lstm, with_last
 from boonta.agents.sequences import folded, unfolded
 from boonta.agents.views import view_of
 from boonta.envs.base import BoardView, EnvSpec
 
-T, B = 3, 2  # Sizes that a whole network is checked with.
 ALONE = "for a game of two: in a match a side isn't told the other's actions, which a core sees"
 
 
@@ -79,7 +76,11 @@ class NetworkConfig(Protocol):
 
 
 def make_network(
-    config: NetworkConfig, spec: EnvSpec, head: ActionHead, torso: networks.MakeTorso | None = None
+    config: NetworkConfig,
+    spec: EnvSpec,
+    head: ActionHead,
+    torso: networks.MakeTorso | None = None,
+    whole: str = "a Network",
 ) -> Network:
     """Makes the network; computes nothing yet.
 
@@ -88,11 +89,12 @@ def make_network(
       spec: the environment's spec.
       head: the action head, which makes the policy's distribution.
       torso: makes torsos in place of the config's; their features are [N, D].
+      whole: the name of the agent's whole network, for messages.
 
     Raises:
-      ValueError: the config's torso can't take such frames.
+      ValueError: the torso can't take such frames, or its features don't fit.
     """
-    make_torso = networks.encoder(config.torso, view_of(spec.observations)) if torso is None else torso
+    make_torso = networks.torso_for(config.torso, torso, whole, view_of(spec.observations), config.frame_stack)
     policy_init, value_init = (encoders.weights(config.torso, scale) for scale in (0.01, 1.0))
 
     def forward(inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
@@ -112,16 +114,7 @@ def make_network(
             x = features("value_torso")
         return Outputs(logits, scalar_head(x, "value", value_init)), lstm
 
-    transformed = hk.transform(forward)
-    initial_state = functools.partial(initial_lstm, config.lstm_size)
-
-    def init(key: jax.Array) -> Nest:
-        return transformed.init(key, example_inputs(spec, config.frame_stack), initial_state(1))
-
-    def unroll(params: Nest, inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
-        return transformed.apply(params, None, inputs, lstm)
-
-    return Network(init, initial_state, unroll)
+    return Network(*functions_of(forward, spec, config.frame_stack, config.lstm_size))
 
 
 def open_network(
@@ -145,10 +138,7 @@ def open_network(
         check_network(own, config, spec, head)
         network = own
     else:
-        view = view_of(spec.observations)
-        if own is not None:
-            networks.check_torso(own, f"{agent}.Network", view, config.frame_stack, {"D": None})
-        network = make_network(config, spec, head, own)
+        network = make_network(config, spec, head, own, f"{agent}.Network")
     return among_legal(network) if isinstance(spec.observations, BoardView) else network
 
 
@@ -176,19 +166,8 @@ def check_network(network: Network, config: NetworkConfig, spec: EnvSpec, head: 
     """
     require(config, "lstm_size", config.lstm_size == 0, "0 where network is a whole one, whose core is its own")
     require(config, "value_torso", config.value_torso == "shared", "'shared' where network is a whole one")
-    params = networks.trace("init", lambda _: network.init(jax.random.PRNGKey(0)), ())
-    networks.require_params(params)
-    state = networks.trace("initial_state", lambda _: network.initial_state(B), ())
-    if any(leaf.shape[:1] != (B,) for leaf in jax.tree.leaves(state)):
-        got = networks.describe(state)
-        raise ValueError(f"network: initial_state must return arrays [B={B}, ...], but returns {got}")
+    outputs, state = checked_outputs(network, spec, config.frame_stack, Outputs)
     if spec.num_players != 1 and jax.tree.leaves(state):
         raise ValueError(f"network: initial_state must return () {ALONE}, but returns {networks.describe(state)}")
-    inputs = jax.eval_shape(lambda: example_inputs(spec, config.frame_stack, T, B))
-    unrolled = networks.trace("unroll", network.unroll, params, inputs, state)
-    if not (isinstance(unrolled, tuple) and len(unrolled) == 2 and isinstance(unrolled[0], Outputs)):
-        raise ValueError(f"network: unroll must return (Outputs, state), but returns {networks.describe(unrolled)}")
-    outputs, after = unrolled
     networks.require_array("unroll's logits", outputs.logits, {"T": T, "B": B, "P": head.size})
     networks.require_array("unroll's value", outputs.value, {"T": T, "B": B})
-    networks.require_same("unroll's state", after, state, "initial_state's")

@@ -7,8 +7,9 @@ Experience Replay in Distributed Reinforcement Learning" (R2D2, https://openrevi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import chex
 import haiku as hk
@@ -21,6 +22,8 @@ from boonta.envs.base import FIRST, EnvSpec
 
 Rows = TypeVar("Rows")
 Outputs = TypeVar("Outputs")
+
+T, B = 3, 2  # Sizes that a whole network is checked with.
 
 
 class Inputs(NamedTuple):
@@ -74,6 +77,61 @@ def inputs_as_acted(steps: Steps, frame_stack: int) -> tuple[Inputs, Nest, Steps
     core = jax.tree.map(lambda x: x[0], steps.core)  # [B]
     action_tm1 = jnp.concatenate([core.action_tm1[None], steps.action[:-1]])  # [T, B]
     return Inputs(stack, steps.step_type, steps.reward, action_tm1), core.lstm, steps
+
+
+def functions_of(
+    forward: Callable[[Inputs, Nest], tuple[Outputs, Nest]], spec: EnvSpec, frame_stack: int, lstm_size: int
+) -> tuple[
+    Callable[[jax.Array], Nest],
+    Callable[[int], Nest],
+    Callable[[Nest, Inputs, Nest], tuple[Outputs, Nest]],
+]:
+    """The pure functions of a recurrent network, `init`, `initial_state` and `unroll`; computes nothing yet.
+
+    Args:
+      forward: `(inputs [T, B], core state) -> (outputs [T, B], core state)`, a haiku function without randomness.
+      spec: the environment's spec.
+      frame_stack: L.
+      lstm_size: size of the core, which `forward` unrolls by `unroll_lstm`; 0 is none.
+    """
+    transformed = hk.transform(forward)
+    initial_state = functools.partial(initial_lstm, lstm_size)
+
+    def init(key: jax.Array) -> Nest:
+        return transformed.init(key, example_inputs(spec, frame_stack), initial_state(1))
+
+    def unroll(params: Nest, inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
+        return transformed.apply(params, None, inputs, lstm)
+
+    return init, initial_state, unroll
+
+
+def checked_outputs(network: Any, spec: EnvSpec, frame_stack: int, kind: type = object) -> tuple[Any, Nest]:
+    """The shapes of a user's whole network's outputs and state, for `T` rows of `B` slots; refuses what doesn't fit.
+
+    Args:
+      network: a named tuple with the functions that `functions_of` makes.
+      spec: the environment's spec.
+      frame_stack: L.
+      kind: the class of its outputs; the default is for outputs that the caller checks as a whole.
+
+    Raises:
+      ValueError: the message says what isn't as it must be: params, the core's state, or what `unroll` returns.
+    """
+    params = networks.trace("init", lambda _: network.init(jax.random.PRNGKey(0)), ())
+    networks.require_params(params)
+    state = networks.trace("initial_state", lambda _: network.initial_state(B), ())
+    if any(leaf.shape[:1] != (B,) for leaf in jax.tree.leaves(state)):
+        got = networks.describe(state)
+        raise ValueError(f"network: initial_state must return arrays [B={B}, ...], but returns {got}")
+    inputs = jax.eval_shape(lambda: example_inputs(spec, frame_stack, T, B))
+    unrolled = networks.trace("unroll", network.unroll, params, inputs, state)
+    if not (isinstance(unrolled, tuple) and len(unrolled) == 2 and isinstance(unrolled[0], kind)):
+        wanted = "values" if kind is object else kind.__name__
+        raise ValueError(f"network: unroll must return ({wanted}, state), but returns {networks.describe(unrolled)}")
+    outputs, after = unrolled
+    networks.require_same("unroll's state", after, state, "initial_state's")
+    return outputs, state
 
 
 def initial_lstm(size: int, batch_size: int) -> Nest:

@@ -22,6 +22,7 @@ from boonta.programs.wiring.command_line import help
 from boonta.programs.wiring.command_line.arguments import function_of, parse
 from boonta.programs.wiring.environments import EXAMPLES
 from boonta.programs.wiring.interpreters import anakin, sebulba
+from boonta.programs.wiring.pace import Pace
 from boonta.programs.wiring.picture import picture_of
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput, Run
@@ -62,10 +63,13 @@ def all_programs() -> Iterator[str]:
     yield "`./run python programs/NAME.py ENVIRONMENT FLAGS`, or `./run boonta train NAME ENVIRONMENT FLAGS`."
     for name, path in programs().items():
         function = function_of(path)
-        own = [each for each in inspect.signature(function).parameters.values() if each.name != "run"]
+        flags: dict[str, Any] = {}
+        for each in inspect.signature(function).parameters.values():
+            if each.name != "run":
+                flags |= vars(each.default) if isinstance(each.default, Pace) else {each.name: each.default}
         yield f"## {name}"
         yield described(path)
-        yield _flags({each.name: each.default for each in own}, help.described(function))
+        yield _flags(flags, help.described(Pace) | help.described(function))
     yield "## Every run"
     yield _flags({field.name: field.default for field in dataclasses.fields(Run)}, help.described(Run))
 

@@ -9,7 +9,7 @@ from boonta.envs.base import Env
 from boonta.envs.catch import Catch
 from boonta.programs.ppo import ppo
 from boonta.programs.wiring.evaluation import Evaluation
-from boonta.programs.wiring.launch import Program, RunFlags, main
+from boonta.programs.wiring.launch import Pace, PaceFlags, Program, RunFlags, main
 
 
 def a2c(
@@ -19,9 +19,7 @@ def a2c(
     env: Env = Catch(),  # noqa: B008
     actors: int = 1,
     num_envs: int | None = None,
-    updates_per_step: int | None = None,
-    publish_every: int | None = None,
-    refresh_every: int | None = None,
+    pace: PaceFlags = Pace(),  # noqa: B008
 ) -> Program:
     """Every update is one step along the gradient of fresh data.
 
@@ -34,11 +32,9 @@ def a2c(
       env: the environment that actors act in.
       actors: number of actor processes.
       num_envs: environments per actor; default: as many, up to 32, as divide a batch.
-      updates_per_step: so many updates are made in one compiled call; default: 1.
-      publish_every: params are published after so many updates; default: 1.
-      refresh_every: actors fetch params after so many steps per env; default: where a sequence may start.
+      pace: how often the learner publishes, and actors fetch, params.
     """
-    program = ppo(run, config, evaluation, env, actors, num_envs, updates_per_step, publish_every, refresh_every)
+    program = ppo(run, config, evaluation, env, actors, num_envs, pace)
     return dataclasses.replace(program, name="a2c")
 
 

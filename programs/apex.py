@@ -9,7 +9,7 @@ from boonta.envs.base import Env
 from boonta.envs.catch import Catch
 from boonta.programs.dqn import dqn
 from boonta.programs.wiring.evaluation import Evaluation
-from boonta.programs.wiring.launch import Program, RunFlags, main
+from boonta.programs.wiring.launch import Pace, PaceFlags, Program, RunFlags, main
 
 
 def apex(
@@ -19,9 +19,7 @@ def apex(
     env: Env = Catch(),  # noqa: B008
     actors: int = 8,
     num_envs: int | None = None,
-    updates_per_step: int | None = None,
-    publish_every: int | None = None,
-    refresh_every: int | None = None,
+    pace: PaceFlags = Pace(),  # noqa: B008
 ) -> Program:
     """Many actors, each of whose slots explores to its own degree, tell the table how wrong they were.
 
@@ -34,11 +32,9 @@ def apex(
       env: the environment that actors act in.
       actors: number of actor processes.
       num_envs: environments per actor; default: 32, or as many as make one batch with --launch anakin.
-      updates_per_step: so many updates are made in one compiled call; default: 1.
-      publish_every: params are published after so many updates; default: 10.
-      refresh_every: actors fetch params after so many steps per env; default: 4.
+      pace: how often the learner publishes, and actors fetch, params.
     """
-    program = dqn(run, config, evaluation, env, actors, num_envs, updates_per_step, publish_every, refresh_every)
+    program = dqn(run, config, evaluation, env, actors, num_envs, pace)
     return dataclasses.replace(program, name="apex")
 
 

@@ -9,7 +9,7 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.inference import Inference
 from boonta.nodes.learner import Learner
 from boonta.programs.wiring.evaluation import Evaluation, evaluator
-from boonta.programs.wiring.launch import Program, RunFlags, group, main
+from boonta.programs.wiring.launch import Pace, PaceFlags, Program, RunFlags, group, main
 
 
 def central_inference(
@@ -20,8 +20,7 @@ def central_inference(
     actors: int = 8,
     num_envs: int = 4,
     inference: int = 1,
-    updates_per_step: int | None = None,
-    publish_every: int | None = None,
+    pace: PaceFlags = Pace(),  # noqa: B008
 ) -> Program:
     """Actors hold no params and don't load JAX: they send observations and receive actions.
 
@@ -34,15 +33,14 @@ def central_inference(
       env: the environment that actors act in.
       actors: number of actor processes.
       num_envs: environments per actor.
-      inference: number of inference nodes, to which actors are dealt in turn.
-      updates_per_step: so many updates are made in one compiled call; default: 1.
-      publish_every: params are published after so many updates; default: 1 with a queue, 10 without.
+      inference: number of inference nodes.
+      pace: how often the learner publishes params; inference nodes fetch them at once.
     """
     agent = make(config, env.spec)
     groups = [
-        group(Learner, updates_per_step=updates_per_step, publish_every=publish_every),
+        group(Learner, **pace.learner),
         group(Inference, inference),
-        group(Actor, actors, num_envs=num_envs),
+        group(Actor, actors, num_envs=num_envs, **pace.actor),
         evaluator(env, evaluation),
     ]
     return Program("central_inference", run, agent, env, groups)

@@ -9,7 +9,7 @@ from boonta.envs.base import Env
 from boonta.envs.gymnasium import Gymnasium
 from boonta.programs.td3 import td3
 from boonta.programs.wiring.evaluation import Evaluation
-from boonta.programs.wiring.launch import Program, RunFlags, main
+from boonta.programs.wiring.launch import Pace, PaceFlags, Program, RunFlags, main
 
 
 def ddpg(
@@ -19,6 +19,7 @@ def ddpg(
     env: Env = Gymnasium("Pendulum-v1"),  # noqa: B008
     actors: int = 1,
     num_envs: int = 4,
+    pace: PaceFlags = Pace(),  # noqa: B008
 ) -> Program:
     """The program of TD3, without what TD3 adds to DDPG.
 
@@ -29,8 +30,9 @@ def ddpg(
       env: the environment that actors act in.
       actors: number of actor processes.
       num_envs: environments per actor.
+      pace: how often the learner publishes, and actors fetch, params.
     """
-    return dataclasses.replace(td3(run, config, evaluation, env, actors, num_envs), name="ddpg")
+    return dataclasses.replace(td3(run, config, evaluation, env, actors, num_envs, pace), name="ddpg")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
 from boonta.nodes.learner import Learner
 from boonta.programs.wiring.evaluation import Evaluation, evaluator
-from boonta.programs.wiring.launch import Program, RunFlags, group, main
+from boonta.programs.wiring.launch import Pace, PaceFlags, Program, RunFlags, group, main
 
 
 def impala(
@@ -18,9 +18,7 @@ def impala(
     env: Env = Catch(),  # noqa: B008
     actors: int = 1,
     num_envs: int | None = None,
-    updates_per_step: int | None = None,
-    publish_every: int | None = None,
-    refresh_every: int | None = None,
+    pace: PaceFlags = Pace(),  # noqa: B008
 ) -> Program:
     """Actors fill a queue, the learner empties it, and its params go back through the variable server.
 
@@ -31,14 +29,12 @@ def impala(
       env: the environment that actors act in.
       actors: number of actor processes.
       num_envs: environments per actor; default: 32, or as many as make one batch with --launch anakin.
-      updates_per_step: so many updates are made in one compiled call; default: 1.
-      publish_every: params are published after so many updates; default: 1.
-      refresh_every: actors fetch params after so many steps per env; default: where a sequence may start.
+      pace: how often the learner publishes, and actors fetch, params.
     """
     agent = make(config, env.spec)
     groups = [
-        group(Learner, updates_per_step=updates_per_step, publish_every=publish_every),
-        group(Actor, actors, num_envs=num_envs, refresh_every=refresh_every),
+        group(Learner, **pace.learner),
+        group(Actor, actors, num_envs=num_envs, **pace.actor),
         evaluator(env, evaluation),
     ]
     return Program("impala", run, agent, env, groups)

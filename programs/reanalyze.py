@@ -11,7 +11,7 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.learner import Learner
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.programs.wiring.evaluation import Evaluation, evaluator
-from boonta.programs.wiring.launch import Program, RunFlags, group, main
+from boonta.programs.wiring.launch import Pace, PaceFlags, Program, RunFlags, group, main
 
 
 def reanalyze(
@@ -21,9 +21,7 @@ def reanalyze(
     env: Env = Catch(),  # noqa: B008
     actors: int = 1,
     num_envs: int | None = None,
-    updates_per_step: int | None = None,
-    publish_every: int | None = None,
-    refresh_every: int | None = None,
+    pace: PaceFlags = Pace(),  # noqa: B008
     reanalyzers: int = 1,
     ratio: float = 0.8,
 ) -> Program:
@@ -36,16 +34,14 @@ def reanalyze(
       env: the environment that actors act in.
       actors: number of actor processes.
       num_envs: environments per actor; default: 32.
-      updates_per_step: so many updates are made in one compiled call; default: 1.
-      publish_every: params are published after so many updates; default: 10.
-      refresh_every: actors fetch params after so many steps per env; default: where a sequence may start.
+      pace: how often the learner publishes, and actors fetch, params.
       reanalyzers: number of reanalyzer processes; with sebulba one thread.
       ratio: share of an update's sequences whose targets are renewed.
     """
     agent = make(dataclasses.replace(config, reanalyze_ratio=ratio), env.spec)
     groups = [
-        group(Learner, updates_per_step=updates_per_step, publish_every=publish_every),
-        group(Actor, actors, num_envs=num_envs, refresh_every=refresh_every),
+        group(Learner, **pace.learner),
+        group(Actor, actors, num_envs=num_envs, **pace.actor),
         group(Reanalyzer, reanalyzers),
         evaluator(env, evaluation),
     ]

@@ -8,7 +8,7 @@ from boonta.envs.gymnasium import Gymnasium
 from boonta.nodes.actor import Actor
 from boonta.nodes.learner import Learner
 from boonta.programs.wiring.evaluation import Evaluation, evaluator
-from boonta.programs.wiring.launch import Program, RunFlags, group, main
+from boonta.programs.wiring.launch import Pace, PaceFlags, Program, RunFlags, group, main
 
 
 def td3(
@@ -18,9 +18,7 @@ def td3(
     env: Env = Gymnasium("Pendulum-v1"),  # noqa: B008
     actors: int = 1,
     num_envs: int = 4,
-    updates_per_step: int | None = None,
-    publish_every: int | None = None,
-    refresh_every: int | None = None,
+    pace: PaceFlags = Pace(),  # noqa: B008
 ) -> Program:
     """Actors fill a replay table, the learner draws from it, and the policy goes back through the variable server.
 
@@ -31,14 +29,12 @@ def td3(
       env: the environment that actors act in.
       actors: number of actor processes.
       num_envs: environments per actor.
-      updates_per_step: so many updates are made in one compiled call; default: 8, with convolutions 1.
-      publish_every: the policy is published after so many updates; default: 10.
-      refresh_every: actors fetch it after so many steps per env; default: 1.
+      pace: how often the learner publishes, and actors fetch, params.
     """
     agent = make(config, env.spec)
     groups = [
-        group(Learner, updates_per_step=updates_per_step, publish_every=publish_every),
-        group(Actor, actors, num_envs=num_envs, refresh_every=refresh_every),
+        group(Learner, **pace.learner),
+        group(Actor, actors, num_envs=num_envs, **pace.actor),
         evaluator(env, evaluation),
     ]
     return Program("td3", run, agent, env, groups)

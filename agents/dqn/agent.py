@@ -54,8 +54,6 @@ def make(
     if isinstance(network, Network):
         check_network(network, config, view, actions)
     else:
-        if network is not None:
-            networks.check_torso(network, "dqn.Network", view, config.frame_stack, {"D": None})
         network = make_network(config, view, actions, network)
     table = make_table(config)
     loss = functools.partial(loss, network=network, num_actions=actions, config=config)

@@ -56,9 +56,9 @@ def make_network(config: Config, view: Nest, num_actions: int, torso: networks.M
       torso: makes the torso in place of the config's; its features are [N, D].
 
     Raises:
-      ValueError: the config's torso can't take such frames.
+      ValueError: the torso can't take such frames, or its features don't fit.
     """
-    make_torso = networks.encoder(config.torso, view) if torso is None else torso
+    make_torso = networks.torso_for(config.torso, torso, "dqn.Network", view, config.frame_stack)
     implicit = config.distribution == "implicit"
     numbers = 1 if implicit else config.numbers  # For each fraction that goes in, one comes out.
 

@@ -10,9 +10,8 @@ gives it more than half of the probability has ended, and has no other action; a
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import chex
@@ -26,6 +25,12 @@ from boonta.agents.heads import expectation, make_support
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.groups import SelfPlay
 from boonta.agents.muzero.networks import Model
+
+# The stochastic search of mctx 0.0.5 asks for `jax.tree.map` by an old name, which JAX no longer has. It stays, for
+# another thread may trace meanwhile. mctx 0.0.71 uses the new one, and asks for CPython 3.11: this is needless once
+# Boonta no longer runs on 3.10.
+if not hasattr(jax, "tree_map"):
+    jax.tree_map = jax.tree.map  # type: ignore[attr-defined]
 
 
 class Planned(NamedTuple):
@@ -165,8 +170,7 @@ def _make_plan(config: Config, model: Model, num_actions: int) -> Callable[..., 
         return mctx.muzero_policy(params, key, root, recurrent, **common, **puct_of(noise))
 
     def stochastic(params: Nest, key: jax.Array, root: Any, noise: Noise, **common: Any) -> Any:
-        with _tree_map():
-            return mctx.stochastic_muzero_policy(params, key, root, decide, happen, **common, **puct_of(noise))
+        return mctx.stochastic_muzero_policy(params, key, root, decide, happen, **common, **puct_of(noise))
 
     return {"gumbel": gumbel, "puct": puct, "stochastic": stochastic}[config.search]
 
@@ -240,19 +244,3 @@ def switch_dummy(logits: jax.Array) -> jax.Array:
     dummy = jnp.arange(logits.shape[-1]) == logits.shape[-1] - 1
     ended = jax.nn.softmax(logits)[:, -1:] > 0.5
     return jnp.where(ended == dummy, logits, jnp.finfo(logits.dtype).min)
-
-
-@contextlib.contextmanager
-def _tree_map() -> Iterator[None]:
-    """Defines `jax.tree_map`, the old name of `jax.tree.map`, while the stochastic search of mctx 0.0.5 is traced.
-
-    mctx 0.0.71 uses the new name, and asks for CPython 3.11: this is needless once Boonta no longer runs on 3.10.
-    """
-    if hasattr(jax, "tree_map"):
-        yield
-        return
-    jax.tree_map = jax.tree.map  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        del jax.tree_map  # type: ignore[attr-defined]

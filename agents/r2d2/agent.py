@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 
-import jax
-
 from boonta.agents import networks, optimisation
 from boonta.agents.base import Agent, Table, from_archives
 from boonta.agents.exploration import with_updates
@@ -15,11 +13,8 @@ from boonta.agents.r2d2.config import Config
 from boonta.agents.r2d2.loss import r2d2_loss
 from boonta.agents.r2d2.networks import Network, make_network
 from boonta.agents.r2d2.policy import make_policy
-from boonta.agents.recurrence import example_inputs
-from boonta.agents.views import view_of
+from boonta.agents.recurrence import B, T, checked_outputs
 from boonta.envs.base import EnvSpec
-
-T, B = 3, 2  # Sizes that a whole network is checked with.
 
 
 def make(
@@ -51,12 +46,10 @@ def make(
     if spec.num_players != 1:
         raise ValueError(f"R2D2 plays alone; this environment is a game of {spec.num_players} players")
     num_actions(spec.actions, "R2D2")  # It refuses actions that are not discrete.
-    own, view = networks.name_of(network), view_of(spec.observations)
+    own = networks.name_of(network)
     if isinstance(network, Network):
         check_network(network, config, spec)
     else:
-        if network is not None:
-            networks.check_torso(network, "r2d2.Network", view, config.frame_stack, {"D": None})
         network = make_network(config, spec, network)
     table = make_table(config)
     loss = functools.partial(loss, network=network, config=config)
@@ -104,12 +97,5 @@ def check_network(network: Network, config: Config, spec: EnvSpec) -> None:
     Raises:
       ValueError: the message says which output, what it is, and what it must be.
     """
-    params = networks.trace("init", lambda _: network.init(jax.random.PRNGKey(0)), ())
-    networks.require_params(params)
-    state = networks.trace("initial_state", lambda _: network.initial_state(B), ())
-    inputs = jax.eval_shape(lambda: example_inputs(spec, config.frame_stack, T, B))
-    unrolled = networks.trace("unroll", network.unroll, params, inputs, state)
-    if not (isinstance(unrolled, tuple) and len(unrolled) == 2):
-        raise ValueError(f"network: unroll must return (values, state), but returns {networks.describe(unrolled)}")
-    networks.require_array("unroll's values", unrolled[0], {"T": T, "B": B, "A": spec.actions.num_values})
-    networks.require_same("unroll's state", unrolled[1], state, "initial_state's")
+    values, _ = checked_outputs(network, spec, config.frame_stack)
+    networks.require_array("unroll's values", values, {"T": T, "B": B, "A": spec.actions.num_values})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from boonta.agents.base import Nest
 from boonta.agents.encoders import perceptron
 from boonta.agents.heads import dueling
 from boonta.agents.r2d2.config import Config
-from boonta.agents.recurrence import Inputs, example_inputs, initial_lstm, unroll_lstm, with_last
+from boonta.agents.recurrence import Inputs, functions_of, unroll_lstm, with_last
 from boonta.agents.sequences import folded, unfolded
 from boonta.agents.views import view_of
 from boonta.envs.base import EnvSpec
@@ -45,10 +44,11 @@ def make_network(config: Config, spec: EnvSpec, torso: networks.MakeTorso | None
       torso: makes the torso in place of the config's; its features are [N, D].
 
     Raises:
-      ValueError: the config's torso can't take such frames.
+      ValueError: the torso can't take such frames, or its features don't fit.
     """
     num_actions = spec.actions.num_values
-    make_torso = networks.encoder(config.torso, view_of(spec.observations)) if torso is None else torso
+    view = view_of(spec.observations)
+    make_torso = networks.torso_for(config.torso, torso, "r2d2.Network", view, config.frame_stack)
     hidden = [config.head_width] if config.head_width else []
 
     def stream(x: jax.Array, size: int, name: str) -> jax.Array:
@@ -62,13 +62,4 @@ def make_network(config: Config, spec: EnvSpec, torso: networks.MakeTorso | None
         x, lstm = unroll_lstm(x, inputs.step_type, lstm, config.lstm_size)
         return dueling(stream(x, num_actions, "advantage"), stream(x, 1, "state_value"))[..., 0], lstm
 
-    transformed = hk.transform(forward)
-    initial_state = functools.partial(initial_lstm, config.lstm_size)
-
-    def init(key: jax.Array) -> Nest:
-        return transformed.init(key, example_inputs(spec, config.frame_stack), initial_state(1))
-
-    def unroll(params: Nest, inputs: Inputs, lstm: Nest) -> tuple[jax.Array, Nest]:
-        return transformed.apply(params, None, inputs, lstm)
-
-    return Network(init, initial_state, unroll)
+    return Network(*functions_of(forward, spec, config.frame_stack, config.lstm_size))

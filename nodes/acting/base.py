@@ -80,14 +80,9 @@ def open_acting(node: Node, agent: Agent, variables: Any, table: Table, refresh_
         `nodes.acting.local.refresh_rows`.
 
     Raises:
-      ValueError: refresh_every is given, but it isn't this node that decides when params change.
+      ValueError: refresh_every is given, but params change in lock-step.
     """
     if isinstance(variables, Remote):
-        if refresh_every is not None:
-            raise ValueError(
-                f"{node.name}: refresh_every is {refresh_every}, but an inference node acts for it, with the newest "
-                "params at any step: leave it out"
-            )
         return functools.partial(RemoteAct, node, variables)
     from boonta.nodes.acting.local import open_local_acting
 
@@ -95,11 +90,18 @@ def open_acting(node: Node, agent: Agent, variables: Any, table: Table, refresh_
 
 
 def require_steady(who: str, tables: Sequence[Table], variables: Any, refresh_every: int | None) -> None:
-    """Refuses params that change within a sequence where data must be fresh: its first steps would soon be too old.
+    """Refuses a `refresh_every` where an inference node acts, and params that change within a sequence of fresh data.
+
+    The first steps of such a sequence would soon be too old.
 
     Raises:
-      ValueError: names the table and what changes them.
+      ValueError: names the setting, or the table and what changes its params.
     """
+    if isinstance(variables, Remote) and refresh_every is not None:
+        raise ValueError(
+            f"{who}: refresh_every is {refresh_every}, but an inference node acts for it, with the newest params at "
+            "any step: leave it out"
+        )
     table = bounded(tables)
     if table is None or (refresh_every is None and not isinstance(variables, Remote)):
         return

@@ -16,6 +16,7 @@ from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring import capacity
 from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.command_line.arguments import (
+    PaceFlags,
     RunFlags,
     name_of,
     network_of,
@@ -25,6 +26,7 @@ from boonta.programs.wiring.command_line.arguments import (
     run_of,
 )
 from boonta.programs.wiring.machine import network
+from boonta.programs.wiring.pace import Pace
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder import compiled, journal, temporary
@@ -35,7 +37,7 @@ from boonta.programs.wiring.supervision.guard import guard
 from boonta.programs.wiring.supervision.restarts import Restarts
 from boonta.programs.wiring.supervision.trackers import Trackers
 
-__all__ = ["Group", "Program", "Restarts", "Run", "RunFlags", "group", "main", "prepare"]
+__all__ = ["Group", "Pace", "PaceFlags", "Program", "Restarts", "Run", "RunFlags", "group", "main", "prepare"]
 
 # Each module has `prepare(program)`. It returns a function that runs the program and returns the exit code, or raises
 # ValueError if the program can't run this way.

@@ -21,6 +21,7 @@ from boonta.programs.wiring.command_line.arguments import load, parse
 from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of
 from boonta.programs.wiring.run_folder.config_file import Config, checkpointed
+from boonta.programs.wiring.run_folder.recorded import by_parameter
 
 
 def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tuple[Agent, Env]:
@@ -63,7 +64,7 @@ def call_of(workdir: pathlib.Path, config: Config | None = None) -> tuple[Progra
     try:
         run, settings = parse(function, config.arguments)
         hints = inspect.get_annotations(function, eval_str=True)
-        return function, run, settings | as_recorded(settings, config.settings, hints)
+        return function, run, settings | as_recorded(settings, by_parameter(config.settings, settings), hints)
     except (KeyError, TypeError, ValueError, SystemExit) as error:  # Tyro exits where it can't parse the arguments.
         raise BadInput(f"{workdir} was made with settings that the program no longer has: {error}") from error
 

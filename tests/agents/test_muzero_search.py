@@ -1,6 +1,8 @@
 """MuZero's searches over hand-made models, where the best action is known."""
 
+import concurrent.futures
 import dataclasses
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -92,6 +94,18 @@ def test_two_players_want_opposite_things(name):
     np.testing.assert_array_equal(alone.action, [0, 0])
 
 
+def with_chance(model, afterstate):
+    """The model with a step by chance that changes nothing."""
+    return model._replace(
+        chance=ChanceModel(
+            afterstate=afterstate,
+            predict=lambda params, hidden: Prediction(jnp.zeros((*hidden.shape, 2)), logits_of(0 * hidden)),
+            encode=lambda params, stack: None,
+        ),
+        dynamics=lambda params, hidden, code: (hidden, logits_of(0 * hidden)),
+    )
+
+
 @pytest.mark.unoptimised
 @pytest.mark.parametrize("name", SEARCHES)
 def test_noise_is_for_actors_only(name):
@@ -112,14 +126,7 @@ def test_without_exploration_the_key_does_not_break_ties(name):
     config = dataclasses.replace(CONFIG, search=name, num_simulations=A)
     model = make_game(rewards={}, values={})
     if name == "stochastic":
-        model = model._replace(
-            chance=ChanceModel(
-                afterstate=lambda params, hidden, choice: hidden,
-                predict=lambda params, hidden: Prediction(jnp.zeros((*hidden.shape, 2)), logits_of(0 * hidden)),
-                encode=lambda params, stack: None,
-            ),
-            dynamics=lambda params, hidden, code: (hidden, logits_of(0 * hidden)),
-        )
+        model = with_chance(model, lambda params, hidden, choice: hidden)
     search = jax.jit(make_search(config, model, A, explore=False))
     found = [search((), jax.random.PRNGKey(seed), jnp.zeros((8, 1)), np.ones((8, A), bool)) for seed in range(4)]
     for other in found[1:]:
@@ -147,6 +154,32 @@ def test_stochastic_search_weighs_outcomes():
     planned = plan(config, model)
     np.testing.assert_array_equal(planned.action, [1, 1])
     assert planned.policy.shape == (2, A)
+
+
+def test_a_thread_traces_a_stochastic_search_while_that_of_another_begins_and_ends():
+    config = dataclasses.replace(CONFIG, search="stochastic", num_simulations=A)
+    began, ended = threading.Event(), threading.Event()
+    later = []  # The search that begins within the first.
+
+    def trace(afterstate):
+        search = make_search(config, with_chance(make_game({}, {}), afterstate), A, explore=True)
+        return jax.eval_shape(search, (), jax.random.PRNGKey(0), jnp.zeros((2, 1)), ALL)
+
+    def first(params, hidden, choice):
+        if not later:
+            later.append(executor.submit(trace, second))
+            assert began.wait(60)
+        return hidden
+
+    def second(params, hidden, choice):
+        began.set()
+        assert ended.wait(60)
+        return hidden
+
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        one = trace(first)
+        ended.set()
+        assert later[0].result(60) == one
 
 
 def test_the_dummy_action_is_a_switch():

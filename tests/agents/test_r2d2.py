@@ -192,6 +192,8 @@ def test_what_can_not_be_is_refused():
         r2d2.make(BASE, OpenSpiel("tic_tac_toe").spec)
     with pytest.raises(ValueError, match=r"network: unroll's values must be float32\[T=3, B=2, A=3\], but is"):
         r2d2.make(BASE, SPEC, counting()._replace(unroll=lambda params, inputs, core: (jnp.zeros((3, 2, 2)), core)))
+    with pytest.raises(ValueError, match=r"network: initial_state must return arrays \[B=2, ...\], but .*\[4, 2\]"):
+        r2d2.make(BASE, SPEC, counting()._replace(initial_state=lambda size: jnp.zeros((4, size))))
 
 
 def test_it_takes_a_torso_or_a_network_of_ones_own():

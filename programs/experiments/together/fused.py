@@ -14,7 +14,7 @@ from boonta.programs.wiring.interpreters import anakin
 from boonta.programs.wiring.launch import Program, Run, RunFlags, group, main
 from boonta.programs.wiring.program import ProgramFunction
 from boonta.programs.wiring.run_folder.provenance import ROOT, Inner, from_root, source_of
-from boonta.programs.wiring.run_folder.recorded import plain
+from boonta.programs.wiring.run_folder.recorded import by_flag
 
 CONFIG = "config"  # The argument of program functions with the agent's hyper-parameters.
 
@@ -31,7 +31,7 @@ def fused(run: RunFlags = Run(launch="anakin"), *, program: str, arguments: str,
     file, each = ROOT / program, json.loads(members)
     function = function_of(file)
     _, settings = parse(function, json.loads(arguments))
-    inner = Inner(str(from_root(file)), plain(settings), tuple(each), source_of(file))
+    inner = Inner(str(from_root(file)), by_flag(settings), tuple(each), source_of(file))
     return dataclasses.replace(population(function, run, settings, each), inner=inner)
 
 

@@ -23,6 +23,7 @@ from boonta.programs.wiring.command_line import help
 from boonta.programs.wiring.command_line.integers import INTEGERS
 from boonta.programs.wiring.construction import seeds_of
 from boonta.programs.wiring.evaluation import Evaluation
+from boonta.programs.wiring.pace import Pace
 from boonta.programs.wiring.picture import picture_of
 from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run
@@ -33,6 +34,7 @@ from boonta.programs.wiring.shipped import FOLDER
 
 PRESET: type[Any] = type(tyro.conf.subcommand())  # Marks one of the presets that a flag chooses from.
 RunFlags = Annotated[Run, tyro.conf.arg(name="")]  # The flag is --workdir, not --run.workdir.
+PaceFlags = Annotated[Pace, tyro.conf.arg(name="")]
 
 
 def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> tuple[Run, dict[str, Any]]:

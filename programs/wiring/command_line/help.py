@@ -14,6 +14,7 @@ import docstring_parser
 import tyro
 
 from boonta.agents.config import leaves
+from boonta.programs.wiring.pace import Pace
 from boonta.programs.wiring.run import Run
 
 ALL = "--help-all"
@@ -77,7 +78,8 @@ def described(documented: Any) -> dict[str, str]:
 
 
 def _is_group(value: Any) -> bool:
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+    """Whether a setting has fields, whose flags begin with its name."""
+    return dataclasses.is_dataclass(value) and not isinstance(value, type | Pace)
 
 
 def _basics() -> type[Run]:

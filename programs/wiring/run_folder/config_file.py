@@ -14,9 +14,10 @@ import pydantic
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import LEARNERS, has_snapshots, numbers
 from boonta.programs.wiring.evaluation import Evaluation
+from boonta.programs.wiring.pace import Pace
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder.provenance import ROOT, Inner, Provenance, from_root
-from boonta.programs.wiring.run_folder.recorded import Picture, plain
+from boonta.programs.wiring.run_folder.recorded import Picture, by_flag
 
 MAIN = "__main__"  # The module of a program that was started by its file.
 MOST_SHOWN = 6  # Changed settings that a message lists.
@@ -150,12 +151,12 @@ def checkpointed(folder: pathlib.Path, common: pathlib.Path | None = None) -> Co
 def agent_of(settings: Mapping[str, Any]) -> str:
     """The module of the agent whose config is among a program's settings; empty if none is, or it is the program's.
 
-    A config is a dataclass, but neither an environment nor an `Evaluation`; one with a method `preset` goes before.
+    A config is a dataclass, but no environment, `Evaluation` or `Pace`; one with a method `preset` goes before.
     """
     configs = [
         value
         for value in settings.values()
-        if dataclasses.is_dataclass(value) and not isinstance(value, Evaluation) and not hasattr(value, "spec")
+        if dataclasses.is_dataclass(value) and not isinstance(value, Evaluation | Pace) and not hasattr(value, "spec")
     ]
     configs.sort(key=lambda value: not hasattr(value, "preset"))
     module = type(configs[0]).__module__ if configs else MAIN
@@ -183,7 +184,7 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | 
         raise BadInput(
             f"--workdir {folder} holds a run of the agent {old.agent}, not of {agent_of(settings)}; choose another"
         )
-    before, after = schema.flattened(old.settings), schema.flattened(plain(settings))
+    before, after = schema.flattened(old.settings), schema.flattened(by_flag(settings))
     before["seed"], after["seed"] = old.seed, run.seed
     changed = [
         f"{field} was {before.get(field, 'unset')}, is {after.get(field, 'unset')}"

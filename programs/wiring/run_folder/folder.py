@@ -20,7 +20,7 @@ from boonta.programs.wiring.run import BadInput, Run, checkpoints_of
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import Config, Origin, agent_of, config_of, require_same_run
 from boonta.programs.wiring.run_folder.journal import LOG
-from boonta.programs.wiring.run_folder.recorded import plain
+from boonta.programs.wiring.run_folder.recorded import by_flag, plain
 
 _COUNTS = pydantic.TypeAdapter(dict[str, schema.Number])
 LOOK_S = 0.5  # Time after which a lock isn't that of a tool's look.
@@ -46,7 +46,7 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: Origin)
     folder = pathlib.Path(run.workdir)
     _require_no_archive(folder)
     held = lock(folder)
-    resolved = {"program": name, "agent": agent_of(settings), "seed": run.seed, "settings": plain(settings)}
+    resolved = {"program": name, "agent": agent_of(settings), "seed": run.seed, "settings": by_flag(settings)}
     before = config_of(folder)
     if before is not None and (old := require_same_run(name, run, settings)) is not None:
         _require_sound(run)

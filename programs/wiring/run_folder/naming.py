@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from boonta.nodes.snapshots.schema import flattened
-from boonta.programs.wiring.run_folder.recorded import plain
+from boonta.programs.wiring.run_folder.recorded import by_flag
 
 LONGEST = 200  # Limit of a name's letters; that of file systems is 255.
 DIGEST = 8  # Letters of the digest that replaces the end of a longer name.
@@ -23,7 +23,7 @@ def folder_name(words: Sequence[str], seed: int, settings: Mapping[str, Any], us
       settings: the settings of the program that aren't among its words.
       usual: the defaults of those that have some.
     """
-    before, after = flattened(plain(dict(usual))), flattened(plain(dict(settings)))
+    before, after = flattened(by_flag(usual)), flattened(by_flag(settings))
     changed = {name.replace("_", "-"): value for name, value in after.items() if before.get(name) != value}
     short = short_names(list(changed))
     parts = [*map(slug, words), *(shown(short[name], value) for name, value in changed.items())]

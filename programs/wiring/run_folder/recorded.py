@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from boonta.envs.names import steady
+from boonta.programs.wiring.pace import Pace
 
 What = Literal["steps", "batches", "params", "observations", "actions"]
 
@@ -46,6 +48,23 @@ class Picture:
 
     groups: tuple[PictureGroup, ...] = ()
     arrows: tuple[Arrow, ...] = ()
+
+
+def by_flag(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A program's settings in JSON's types, as their flags name them: the fields of a `Pace` are beside the others."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= plain(value) if isinstance(value, Pace) else {name: plain(value)}
+    return found
+
+
+def by_parameter(recorded: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Recorded settings as a program's function takes them, by a call's `settings`; `by_flag` backwards."""
+    found = dict(recorded)
+    for name, value in settings.items():
+        if isinstance(value, Pace):
+            found[name] = {each: found.pop(each) for each in vars(value) if each in found}
+    return found
 
 
 def plain(value: Any) -> Any:
