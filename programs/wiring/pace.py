@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,11 +21,11 @@ class Pace:
     refresh_every: int | None = None
 
     @property
-    def learner(self) -> dict[str, int | None]:
+    def learner(self) -> dict[str, Any]:
         """The settings of a `Learner`."""
         return {"updates_per_step": self.updates_per_step, "publish_every": self.publish_every}
 
     @property
-    def actor(self) -> dict[str, int | None]:
+    def actor(self) -> dict[str, Any]:
         """The settings of an `Actor`."""
         return {"refresh_every": self.refresh_every}
