@@ -193,7 +193,8 @@ class Anakin(Node):
             self._saver.save(self._updates, self._state, self._counters())
             if self._fused.best is not None and self._evaluations.rows:
                 _, best = self._fused.best(self._state.learner, self._last_update, self._evaluations.rows)
-                Checkpointer(self._folder).save(self._updates, best, self._counters())
+                checkpointer = Checkpointer(self._folder, self._retention, warn=self.warn)
+                checkpointer.save(self._updates, best, self._counters())
 
     @property
     def _state_folder(self) -> pathlib.Path:

@@ -18,6 +18,7 @@ from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused import dispatch
 from boonta.nodes.snapshots.best import Record, read_record
+from boonta.nodes.snapshots.store import Retention, numbers
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.fused import ENV, agent
@@ -64,6 +65,17 @@ def test_members_learn_what_each_would_alone_and_the_best_is_kept_for_others(tmp
     again.start()
     assert again._updates == 20
     np.testing.assert_array_equal(again._state.learner.learner.weights["linear"]["w"], weights)
+
+
+def test_the_best_members_checkpoints_are_kept_as_others_are(tmp_path):
+    """So that their folder doesn't grow with each start, and what is wrong with one is a warning of the run."""
+    for updates in (10, 20):
+        together = population(tmp_path, retention=Retention(newest=1), stop=StopRule(updates=updates))
+        together.start()
+        while together._updates < updates:
+            together.step()
+        together.close()
+    assert numbers(tmp_path / "checkpoints") == [20]
 
 
 def test_returns_of_members_are_of_all_episodes_since_the_last_evaluation(tmp_path, monkeypatch):
