@@ -43,7 +43,6 @@ class Evaluating(Periodic):
 
     role = "evaluator"
     keeps_nothing = True
-    waits_itself = True  # For a counter of the program, or for its share of the time.
 
     def __init__(
         self,
@@ -69,7 +68,8 @@ class Evaluating(Periodic):
             raise ValueError(f"{name}: max_share is {max_share}; it must be above 0 and at most 1")
         if max_age is not None and max_age < 1:
             raise ValueError(f"{name}: max_age is {max_age}; it must be at least 1, or none")
-        super().__init__(name, monitor, every_s=every_s if by == "seconds" else 0.0)
+        # By a counter rounds wait in `step`; and without an interval for their share of the time.
+        super().__init__(name, monitor, every_s=(every_s or None) if by == "seconds" else None)
         self._by, self._every = by, every[by]
         self._params: Any = None  # What is evaluated: what `nodes.variables.open_params` returns, from `start` on.
         self._target: float | None = None  # The count at which the next evaluation is due.
