@@ -19,6 +19,7 @@ from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused import dispatch
 from boonta.nodes.snapshots.best import Record, read_record
 from boonta.nodes.snapshots.store import Retention, numbers
+from boonta.nodes.watch.evaluation import NONE, Evaluation
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.fused import ENV, agent
@@ -42,10 +43,8 @@ def test_members_learn_what_each_would_alone_and_the_best_is_kept_for_others(tmp
     for i, member in enumerate(together.members):
         agent = make(Config(member["learning_rate"]))
         folder = str(tmp_path / str(i))
-        alone = Anakin(
-            "anakin", agent, ENV, folder=folder, seed=member["seed"], eval_every=0, stop=StopRule(updates=20), devices=1
-        )
-        run(alone)
+        settings = {"seed": member["seed"], "evaluation": NONE, "stop": StopRule(updates=20), "devices": 1}
+        alone = run(Anakin("anakin", agent, ENV, folder=folder, **settings))
         np.testing.assert_allclose(weights[i], alone._state.learner.weights["linear"]["w"], rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(together._state.key[i], alone._state.key)
     rows = metrics.read(tmp_path, metrics.MEMBERS)
@@ -99,9 +98,9 @@ def test_members_with_several_tables_renew_their_own(tmp_path):
 
         return agent("several")._replace(update=update._replace(step=step))
 
-    together = run(population(tmp_path, make=make_several, seeds=1, eval_every=0))
+    together = run(population(tmp_path, make=make_several, seeds=1, evaluation=NONE))
     weights = together._state.learner.learner.weights["linear"]["w"]
-    settings = {"folder": str(tmp_path / "1"), "seed": 3, "eval_every": 0, "devices": 1}
+    settings = {"folder": str(tmp_path / "1"), "seed": 3, "evaluation": NONE, "devices": 1}
     alone = run(Anakin("anakin", make_several(Config(0.5)), ENV, stop=StopRule(updates=20), **settings))
     np.testing.assert_allclose(weights[1], alone._state.learner.weights["linear"]["w"], rtol=1e-5, atol=1e-6)
     counts, own = together.report()["counts"], alone.report()["counts"]
@@ -124,7 +123,7 @@ def test_a_member_starts_and_is_evaluated_with_its_own_hyper_parameters(tmp_path
         eval_policy = agent.eval_policy._replace(step=to_a_side)
         return agent._replace(update=agent.update._replace(init=init), eval_policy=eval_policy)
 
-    settings = {"eval_every": 10, "eval_episodes": 64, "stop": StopRule(updates=20), "devices": 1}
+    settings = {"evaluation": Evaluation(64, every_updates=10), "stop": StopRule(updates=20), "devices": 1}
     together = run(population(tmp_path, make=make_all_by_rate, seeds=2, **settings))
     returns = [row["eval_return"] for row in together._evaluations.rows]
     assert len(set(returns)) == 4
@@ -175,8 +174,8 @@ def test_a_member_that_collapses_is_named_and_the_best_ever_is_kept(tmp_path):
         return agent._replace(update=agent.update._replace(step=step))
 
     vary = {"factor": [0.0, 1.0]}
-    limits = {"eval_every": 4, "eval_episodes": 16}
-    together = run(population(tmp_path, make=make_measured, vary=vary, seeds=2, **limits))
+    evaluation = Evaluation(16, every_updates=4)
+    together = run(population(tmp_path, make=make_measured, vary=vary, seeds=2, evaluation=evaluation))
     report = together.report()
     warnings = [warning for warning in report["warnings"] if "gradient vanished" in warning]
     assert [warning.partition(":")[0] for warning in warnings] == ["member 0 (seed 3)", "member 1 (seed 4)"]
