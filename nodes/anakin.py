@@ -12,7 +12,7 @@ import pathlib
 import time
 from collections.abc import Callable
 from concurrent import futures
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,7 +22,6 @@ from boonta.agents.metrics import expanded
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.evaluating import MAX_STEPS
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.compiled import Compiled, shapes_of
 from boonta.nodes.fused.dispatch import Lengths, Pending
@@ -35,6 +34,7 @@ from boonta.nodes.metrics import start_seconds
 from boonta.nodes.snapshots.store import KEEP, MEMBERS, Retention
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.watch.calls import polled
+from boonta.nodes.watch.evaluation import Evaluation
 from boonta.nodes.watch.reuse import reused
 from boonta.nodes.watch.stopping import StopRule
 
@@ -65,18 +65,12 @@ class Anakin(Node):
       num_envs: B, environment slots, over all hosts; None is the table's batch size.
       num_replayed: most sequences that are replayed at once, where reanalyzers would fill a table.
       devices: how many of this process's devices to use; None takes all.
-      eval_every: updates between evaluations, or env steps; 0 makes none. There are others after an eighth,
-        a quarter and a half of the first interval, and at the limit of either.
-      eval_by: which of the two `eval_every` counts, "updates" or "env_steps", rounded to whole updates. Of a population
-        it is the env steps of each member.
-      eval_episodes: episodes in an evaluation, each in a slot of its own.
-      eval_steps: env steps after which an evaluation's episode is cut.
-      eval_deterministic: the policy that is evaluated, see `nodes.acting.local.evaluated_policy`.
-      eval_max_age: updates after which an evaluation is called old; None judges by the distances so far.
+      evaluation: how it is evaluated, by updates or by env steps, which are rounded to whole updates. There are
+        evaluations after an eighth, a quarter and a half of the first interval, too, and at the limit of either.
       stop: the program's stop rule; its limits of updates and env steps are kept exactly, or to the round.
       save_every_s: seconds between checkpoints.
       retention: which checkpoints stay.
-      fuse: `(setup, whether evaluations are made) -> fused learner`; None fuses one learner.
+      fuse: `setup -> fused learner`; None fuses one learner.
       agreement: decides with the nodes of other hosts when to save and to end; None where there are none.
 
     Raises:
@@ -99,32 +93,23 @@ class Anakin(Node):
         num_envs: int | None = None,
         num_replayed: int = NUM_ENVS,
         devices: int | None = None,
-        eval_every: int = 1_000,
-        eval_by: Literal["updates", "env_steps"] = "updates",
-        eval_episodes: int = 50,
-        eval_steps: int = MAX_STEPS,
-        eval_deterministic: bool | None = None,
-        eval_max_age: int | None = None,
+        evaluation: Evaluation = Evaluation(),  # noqa: B008
         stop: StopRule | None = None,
         save_every_s: float = 300.0,
         retention: Retention = KEEP,
-        fuse: Callable[[Setup, bool], FusedLearner] | None = None,
+        fuse: Callable[[Setup], FusedLearner] = one_learner,
         agreement: Agreement | None = None,
     ):
         super().__init__(name, monitor)
         num_envs = learned_from(agent.tables)[0].batch_size if num_envs is None else num_envs
-        setup = Setup(
-            name, agent, env, num_envs, devices, seed, eval_episodes, eval_steps, eval_deterministic, num_replayed
-        )
-        self._agent, self._env, self._limits = agent, env, stop or StopRule()
-        check_setup(setup, eval_every, eval_by, eval_max_age, self._limits)
-        self._folder, self._start_from, self._eval_max_age = pathlib.Path(folder), start_from, eval_max_age
+        setup = Setup(name, agent, env, num_envs, devices, seed, evaluation, num_replayed)
+        self._agent, self._env, self._evaluation = agent, env, evaluation
+        self._limits, self._folder, self._start_from = stop or StopRule(), pathlib.Path(folder), start_from
         self._save_every_s, self._retention, self._agreement = save_every_s, retention, agreement or Agreement()
-        self._eval_episodes = eval_episodes
-        self._fused = one_learner(setup) if fuse is None else fuse(setup, bool(eval_every))
-        program, learners = self._fused.program, self._fused.learners
-        per_update = program.env_steps / program.updates / learners if eval_by == "env_steps" else 1.0
-        self._eval_every = max(1, round(eval_every / per_update)) if eval_every else 0
+        check_setup(setup, self._limits)
+        self._fused = fuse(setup)
+        program = self._fused.program
+        self._eval_every = evaluation.in_updates(program.env_steps / program.updates / self._fused.learners)
 
     def start(self) -> None:
         fused = self._fused
@@ -161,7 +146,7 @@ class Anakin(Node):
         self._pace = 0.0  # Rounds a second as measured here.
         self._lengths = Lengths(fused.program, self._eval_every, self._limits)
         self._decision = Decision()
-        self._evaluations = Evaluations(fused, self._folder, self._eval_max_age, self.warn, self._agreement.first)
+        self._evaluations = Evaluations(fused, self._folder, self._evaluation, self.warn, self._agreement.first)
         self._saved_at = self._collected_at = time.monotonic()
         self.on_close(self._end_evaluations)
         self.on_close(self._save_the_end)
@@ -194,7 +179,8 @@ class Anakin(Node):
             self._saver.save(self._updates, self._state, self._counters())
             if self._fused.best is not None and self._evaluations.rows:
                 _, best = self._fused.best(self._state.learner, self._last_update, self._evaluations.rows)
-                Checkpointer(self._folder).save(self._updates, best, self._counters())
+                checkpointer = Checkpointer(self._folder, self._retention, warn=self.warn)
+                checkpointer.save(self._updates, best, self._counters())
 
     @property
     def _state_folder(self) -> pathlib.Path:
@@ -265,7 +251,7 @@ class Anakin(Node):
         self._account(rounds * program.env_steps, rounds * program.renewed, episodes)
         if evaluation is not None:
             if self._agreement.first:
-                self.count(eval_episodes=self._eval_episodes * self._fused.learners)
+                self.count(eval_episodes=self._evaluation.episodes * self._fused.learners)
             given = pending.learner, self._last_update, self._played, pending.updates
             self._played = None
             measured |= self._evaluations.add(evaluation, *given, self._counters(), self._episodes.start)

@@ -15,6 +15,7 @@ from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
 from boonta.nodes.metrics import standard_error
 from boonta.nodes.variables import open_params
+from boonta.nodes.watch.evaluation import MAX_MOVES, as_metrics
 
 
 class Arena(Evaluating):
@@ -32,13 +33,10 @@ class Arena(Evaluating):
       variables: handle of the variable server.
       monitor: handle of the monitor.
       opponents: opponents by name; the first one anchors the Elo scale.
-      games: number of games per match, even.
       earlier: number of matches per evaluation against earlier versions, drawn from those kept.
       keep: number of versions kept, spread over the run.
-      max_steps: number of moves of both players after which an unfinished game is a draw.
-      deterministic: which policy plays, see `nodes.acting.local.evaluated_policy`.
       seed: seed of the environments and of both sides.
-      cadence: see `nodes.evaluating.Evaluating`.
+      evaluation: the fields of `nodes.watch.evaluation.Evaluation`; its episodes are the games of a match, and even.
     """
 
     def __init__(
@@ -50,24 +48,22 @@ class Arena(Evaluating):
         monitor: Any = None,
         *,
         opponents: Mapping[str, Player],
-        games: int = 20,
         earlier: int = 2,
         keep: int = 10,
-        max_steps: int = 1_000,
-        deterministic: bool | None = None,
         seed: int = 0,
-        **cadence: Any,
+        **evaluation: Any,
     ):
-        super().__init__(name, monitor, **cadence)
+        super().__init__(name, monitor, **evaluation)
         if env.spec.num_players != 2:
             raise ValueError(f"{name}: env has {env.spec.num_players} player; without a second it needs an Evaluator")
         if not opponents or "earlier" in opponents:
             raise ValueError(f"{name}: opponents is {list(opponents)}; it must name at least one, and none 'earlier'")
-        if games < 2 or games % 2:
-            raise ValueError(f"{name}: games is {games}; it must be even, because half are played as either player")
+        games = self._evaluation.episodes
+        if games % 2:
+            raise ValueError(f"{name}: episodes is {games}; it must be even, because half are played as either player")
         if earlier < 0 or keep < 2:
             raise ValueError(f"{name}: earlier is {earlier}, keep is {keep}; they must be at least 0 and 2")
-        self._policy = evaluated_policy(agent, deterministic)
+        self._policy = evaluated_policy(agent, self._evaluation.deterministic)
         self._agent = agent
         self._env = env
         self._variables = variables
@@ -75,7 +71,6 @@ class Arena(Evaluating):
         self._games = games
         self._earlier = earlier
         self._keep = keep
-        self._max_steps = max_steps
         self._seed = seed
 
     def start(self) -> None:
@@ -117,7 +112,7 @@ class Arena(Evaluating):
             (self._side(version), opponent),
             seed=int(self._rng.integers(2**31)),
             stopping=self._stop.is_set,
-            max_steps=self._max_steps,
+            max_steps=self._evaluation.max_steps or MAX_MOVES,
             opening=opening,
         ).outcome
         score, games = result(outcome)
@@ -129,10 +124,8 @@ class Arena(Evaluating):
     def _summary(self, version: int, outcomes: Mapping[str, np.ndarray]) -> dict[str, float]:
         anchor, *_ = self._opponents
         ratings = elo.ratings(self._results, anchor=anchor)
-        metrics = {"eval_return": float(np.mean(outcomes[anchor])), "eval_version": float(version)}
-        error = standard_error(outcomes[anchor].tolist())
-        assert error is not None  # There are at least two games.
-        metrics["eval_return_se"] = error
+        mean, error = float(np.mean(outcomes[anchor])), standard_error(outcomes[anchor].tolist())
+        metrics = as_metrics(mean=mean, error=error, version=float(version))
         metrics["arena/elo"] = ratings[version]
         for name, outcome in outcomes.items():
             metrics.update({f"arena/{name}/{share}": value for share, value in shares(outcome).items()})

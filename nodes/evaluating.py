@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,8 @@ from boonta.nodes.base import Stopped
 from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.watch.calls import answered
+from boonta.nodes.watch.evaluation import By, Evaluation
 
-# Env steps after which an episode is cut, and counts with what it has earned: some tasks never end.
-MAX_STEPS = 30_000
 LOOK_S = 0.2  # Time between two looks at the program's counters.
 
 
@@ -28,53 +27,38 @@ class Evaluating(Periodic):
     Args:
       name: name of this node.
       monitor: handle of the monitor, whose answers to heartbeats have the counters.
-      by: what the interval counts: "seconds", "updates" or "env_steps". By a counter, runs evaluate at the same points
-        on machines of different speed.
-      every_s: seconds from the start of one evaluation to the next, or more, because of `max_share`.
-      every_updates: the same in updates.
-      every_env_steps: the same in env steps.
-      max_share: the greatest share of its time that the node plays, above 0 and at most 1. Long episodes and deep
-        searches would else take the cores that actors and learner need.
-      max_age: updates after which an evaluation is called old; None judges by the distances so far.
+      settings: the fields of `Evaluation`.
 
     Raises:
-      ValueError: a setting can't work; the message names it, its value and what it must be.
+      ValueError: as `Evaluation`.
     """
 
     role = "evaluator"
     keeps_nothing = True
-    waits_itself = True  # For a counter of the program, or for its share of the time.
 
     def __init__(
         self,
         name: str,
         monitor: Any = None,
         *,
-        by: Literal["seconds", "updates", "env_steps"] = "seconds",
-        every_s: float = 60.0,
-        every_updates: int = 1_000,
-        every_env_steps: int = 0,
-        max_share: float = 0.1,
-        max_age: int | None = None,
+        episodes: int = Evaluation.episodes,
+        by: By = Evaluation.by,
+        every_s: float = Evaluation.every_s,
+        every_updates: int = Evaluation.every_updates,
+        every_env_steps: int = Evaluation.every_env_steps,
+        deterministic: bool | None = Evaluation.deterministic,
+        max_share: float = Evaluation.max_share,
+        max_age: int | None = Evaluation.max_age,
+        max_steps: int | None = Evaluation.max_steps,
     ):
-        every = {"seconds": every_s, "updates": every_updates, "env_steps": every_env_steps}
-        if by not in every:
-            raise ValueError(f"{name}: by is {by!r}; it must be one of {', '.join(every)}")
-        if min(every.values()) < 0 or (by != "seconds" and not every[by]):
-            raise ValueError(
-                f"{name}: every_s is {every_s}, every_updates {every_updates}, every_env_steps {every_env_steps}, by "
-                f"{by}; they must be at least 0, and the one that counts above 0"
-            )
-        if not 0.0 < max_share <= 1.0:
-            raise ValueError(f"{name}: max_share is {max_share}; it must be above 0 and at most 1")
-        if max_age is not None and max_age < 1:
-            raise ValueError(f"{name}: max_age is {max_age}; it must be at least 1, or none")
-        super().__init__(name, monitor, every_s=every_s if by == "seconds" else 0.0)
-        self._by, self._every = by, every[by]
+        self._evaluation = Evaluation(
+            episodes, by, every_s, every_updates, every_env_steps, deterministic, max_share, max_age, max_steps
+        )
+        self._by, self._every = self._evaluation.interval()
+        # By a counter rounds wait in `step`; and without an interval for their share of the time.
+        super().__init__(name, monitor, every_s=(every_s or None) if self._by == "seconds" else None)
         self._params: Any = None  # What is evaluated: what `nodes.variables.open_params` returns, from `start` on.
         self._target: float | None = None  # The count at which the next evaluation is due.
-        self._max_share = max_share
-        self._allowed = {} if max_age is None else {"eval_age_allowed": float(max_age)}
 
     def step(self) -> None:
         with self.stopwatch("resting"):
@@ -135,8 +119,8 @@ class Evaluating(Periodic):
 
         What the first one compiles comes before it begins, since it doesn't come again.
         """
-        self.measure(metrics | self._allowed)
-        self.rest_after(time.monotonic() - began, self._max_share)
+        self.measure(metrics | self._evaluation.age_allowed)
+        self.rest_after(time.monotonic() - began, self._evaluation.max_share)
 
 
 def play_out(

@@ -10,30 +10,24 @@ from boonta.nodes.base import Node
 
 
 class Periodic(Node):
-    """A node that calls `round()` every `every_s` seconds and sleeps in between.
+    """A node that calls `round()` at intervals and sleeps in between.
 
     Args:
       name: name of this node.
       monitor: handle of the monitor.
-      every_s: seconds from the start of one round to that of the next.
-
-    Attributes:
-      waits_itself: whether the class's rounds may follow each other at once, since they wait for something themselves;
-        `every_s` may be 0 then.
+      every_s: seconds from the start of one round to that of the next; None for one as soon as the other ends, where
+        rounds wait for something themselves.
 
     Raises:
       ValueError: it would never rest, or never work.
     """
 
-    waits_itself = False
-
-    def __init__(self, name: str, monitor: Any = None, *, every_s: float):
+    def __init__(self, name: str, monitor: Any = None, *, every_s: float | None):
         super().__init__(name, monitor)
-        if not (math.isfinite(every_s) and (every_s > 0 or (self.waits_itself and every_s == 0))):
-            least = "at least 0" if self.waits_itself else "above 0"
-            raise ValueError(f"{name}: every_s is {every_s}; it must be {least}, and finite")
-        self._every_s = every_s
-        self._due = time.monotonic() + every_s
+        if every_s is not None and not (math.isfinite(every_s) and every_s > 0):
+            raise ValueError(f"{name}: every_s is {every_s}; it must be above 0, and finite")
+        self._every_s = every_s or 0.0
+        self._due = time.monotonic() + self._every_s
 
     def round(self) -> None:
         """Does one round of work."""

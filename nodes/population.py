@@ -80,8 +80,8 @@ class Population(Anakin):
         for member in self.members:  # It raises ValueError for values that the config doesn't allow.
             replaced(config, {field: value for field, value in member.items() if field != "seed"})
 
-        def fuse(setup: Setup, evaluates: bool) -> FusedLearner:
-            return population(setup, make, config, self.members, evaluates)
+        def fuse(setup: Setup) -> FusedLearner:
+            return population(setup, make, config, self.members)
 
         self.make, self.config, self.env = make, config, env
         super().__init__(name, agent, env, monitor, seed=seed, fuse=fuse, **settings)

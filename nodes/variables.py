@@ -78,11 +78,10 @@ class VariableServer(Periodic):
     serves = 3
     keeps_nothing = True
     served = ("put", "get", "newest")
-    waits_itself = True  # For newer params at the first server.
     away_s = 5.0  # Params may take longer over a slow network, but nobody who is asked to stop waits for a dead server.
 
     def __init__(self, name: str, monitor: Any = None, *, source: Sequence[Any] | None = None):
-        super().__init__(name, monitor, every_s=1.0 if source is None else 0.0)
+        super().__init__(name, monitor, every_s=1.0 if source is None else None)
         self.serves = 3 if source is None else 2
         self._source = source
         self._version = -1

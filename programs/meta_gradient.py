@@ -54,8 +54,8 @@ def meta_gradient(
     def member(config: Config) -> Agent:
         return learn_meta(lambda config: make(config, env.spec), config, start, meta_learning_rate)
 
-    settings: dict[str, Any] = {"config": config, "vary": {}, "seeds": seeds, "num_envs": num_envs}
-    settings |= evaluation.fused
+    settings: dict[str, Any] = {"config": config, "vary": {}, "evaluation": evaluation}
+    settings |= {"seeds": seeds, "num_envs": num_envs}
     return Program("meta_gradient", run, member(config), env, [group(Population, make=member, **settings)])
 
 

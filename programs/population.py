@@ -41,7 +41,7 @@ def population(
     """
     members = functools.partial(make, spec=env.spec)
     settings: dict[str, Any] = {"config": config, "vary": numbers_by_field(config, vary, "vary"), "seeds": seeds}
-    settings |= {**evaluation.fused, "num_envs": num_envs}
+    settings |= {"evaluation": evaluation, "num_envs": num_envs}
     return Program("population", run, make(config, env.spec), env, [group(Population, make=members, **settings)])
 
 

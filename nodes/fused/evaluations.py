@@ -13,6 +13,7 @@ from boonta.nodes import metrics
 from boonta.nodes.fused import stage
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Metrics, Row
 from boonta.nodes.snapshots.best import Best, Record
+from boonta.nodes.watch.evaluation import Evaluation, as_metrics
 from boonta.nodes.watch.health import Health
 
 
@@ -22,7 +23,7 @@ class Evaluations:
     Args:
       fused: the learner, or the population.
       folder: folder of the checkpoints.
-      max_age: updates after which an evaluation is called old; None judges by the distances so far.
+      evaluation: how it is evaluated.
       warn: called with a warning; and with the member that it is about, if it is about one.
       keeps: whether this host writes rows and the best state, and warns; of several hosts all compute, one keeps.
 
@@ -34,7 +35,7 @@ class Evaluations:
         self,
         fused: FusedLearner,
         folder: pathlib.Path,
-        max_age: int | None,
+        evaluation: Evaluation,
         warn: Callable[..., None],
         keeps: bool = True,
     ):
@@ -47,7 +48,7 @@ class Evaluations:
         self._health = [Health() for _ in range(fused.learners)]
         if self._log is not None:
             self._remember(folder.parent)
-        self._allowed = {} if max_age is None else {"eval_age_allowed": float(max_age)}
+        self._allowed = evaluation.age_allowed
 
     def add(
         self,
@@ -70,7 +71,7 @@ class Evaluations:
           counts: the program's counters.
           start: the mean return of the first episodes, as a metric; empty where it isn't known.
         """
-        found = {"eval_version": float(updates), **self._allowed}
+        found = as_metrics(version=float(updates)) | self._allowed
         self.rows = self._fused.member_rows(evaluation, update, episodes, updates)
         if self._log is not None:
             for row in self.rows:

@@ -16,12 +16,12 @@ from boonta.envs.jax.purity import check_pure, where
 from boonta.nodes.acting.local import evaluated_policy, step_shapes
 from boonta.nodes.acting.outputs import OutputError, shown
 from boonta.nodes.actor import NUM_ENVS
-from boonta.nodes.evaluating import MAX_STEPS
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.learning.loops import convolves_on_cpu
 from boonta.nodes.learning.step import batch_shapes, require_finite
 from boonta.nodes.tables import contract
+from boonta.nodes.watch.evaluation import Evaluation
 from boonta.nodes.watch.stopping import StopRule
 
 Row = dict[str, float]
@@ -38,9 +38,7 @@ class Setup(NamedTuple):
       num_envs: B, environment slots of each learner.
       devices: how many of this process's devices to use; None takes all.
       seed: seed of the params, the environments, and all randomness.
-      eval_episodes: episodes in an evaluation, each in a slot of its own.
-      eval_steps: env steps after which an evaluation's episode is cut.
-      deterministic: which policy is evaluated, see `evaluated_policy`.
+      evaluation: how it is evaluated; each episode has a slot of its own.
       num_replayed: most sequences that are replayed at once, where reanalyzers would fill a table.
     """
 
@@ -50,10 +48,13 @@ class Setup(NamedTuple):
     num_envs: int
     devices: int | None = None
     seed: int = 0
-    eval_episodes: int = 50
-    eval_steps: int = MAX_STEPS
-    deterministic: bool | None = None
+    evaluation: Evaluation = Evaluation()
     num_replayed: int = NUM_ENVS
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether evaluations are made."""
+        return self.evaluation.interval(fused=True)[1] > 0
 
 
 class EvaluationResult(NamedTuple):
@@ -105,13 +106,11 @@ class FusedLearner(NamedTuple):
     learners: int = 1
 
 
-def check_setup(setup: Setup, eval_every: int, eval_by: str, eval_max_age: int | None, stop: StopRule) -> None:
+def check_setup(setup: Setup, stop: StopRule) -> None:
     """Refuses what can't be fused, or evaluated.
 
     Args:
       setup: the parts and their settings.
-      eval_every: updates or env steps between evaluations, as `eval_by` says; 0 if there are none.
-      eval_max_age: updates after which an evaluation is called old, or None.
       stop: the program's stop rule.
 
     Raises:
@@ -124,21 +123,16 @@ def check_setup(setup: Setup, eval_every: int, eval_by: str, eval_max_age: int |
         raise ValueError(
             f"{name}: num_envs is {setup.num_envs}, num_replayed {setup.num_replayed}; they must be at least 1"
         )
-    if eval_every and env.spec.num_players != 1:
-        raise ValueError(f"{name}: env is a game of {env.spec.num_players} players; eval_every must be 0")
-    if stop.eval_return is not None and not eval_every:
-        raise ValueError(f"{name}: stop.eval_return is {stop.eval_return}; eval_every is 0, nothing measures it")
-    if eval_every < 0 or setup.eval_episodes < 1 or setup.eval_steps < 1:
+    if setup.evaluates and env.spec.num_players != 1:
         raise ValueError(
-            f"{name}: eval_every is {eval_every}, eval_episodes {setup.eval_episodes}, eval_steps {setup.eval_steps}; "
-            "they must be at least 0, 1 and 1"
+            f"{name}: env is a game of {env.spec.num_players} players; evaluation.every_updates must be 0, for none"
         )
-    if eval_by not in ("updates", "env_steps"):
-        raise ValueError(f"{name}: eval_by is {eval_by!r}; it must be one of updates, env_steps")
-    if eval_max_age is not None and eval_max_age < 1:
-        raise ValueError(f"{name}: eval_max_age is {eval_max_age}; it must be at least 1, or none")
+    if stop.eval_return is not None and not setup.evaluates:
+        raise ValueError(
+            f"{name}: stop.eval_return is {stop.eval_return}; evaluation.every_updates is 0, nothing measures it"
+        )
     check_fits(setup.agent, env)
-    evaluated_policy(setup.agent, setup.deterministic)
+    evaluated_policy(setup.agent, setup.evaluation.deterministic)
 
 
 def one_learner(setup: Setup) -> FusedLearner:
@@ -197,9 +191,9 @@ def _require_numbers(nans: Mapping[str, jax.Array], metrics: Metrics, updates: i
 
 def play(setup: Setup, agent: Agent, learner: Nest, version: jax.Array, key: jax.Array) -> dict[str, jax.Array]:
     """Plays an evaluation's episodes with the params of one learner; see `stage.play`."""
-    key = jax.random.fold_in(key, version)
-    policy, params = evaluated_policy(agent, setup.deterministic), agent.update.params(learner)
-    return stage.play(setup.env, policy, params, setup.eval_episodes, setup.eval_steps, key)
+    key, evaluation = jax.random.fold_in(key, version), setup.evaluation
+    policy, params = evaluated_policy(agent, evaluation.deterministic), agent.update.params(learner)
+    return stage.play(setup.env, policy, params, evaluation.episodes, evaluation.cut_after, key)
 
 
 def streams(seed: int) -> jax.Array:

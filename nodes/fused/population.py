@@ -36,9 +36,7 @@ class Member(NamedTuple):
     learner: Nest
 
 
-def population(
-    setup: Setup, make: MakeAgent, config: Any, members: Sequence[Mapping[str, float]], evaluates: bool
-) -> FusedLearner:
+def population(setup: Setup, make: MakeAgent, config: Any, members: Sequence[Mapping[str, float]]) -> FusedLearner:
     """Fuses a population: members are split over the devices, each whole on one.
 
     Args:
@@ -46,7 +44,6 @@ def population(
       make: makes an agent from a config.
       config: hyper-parameters that all members share.
       members: a row for each: its "seed", and its values of the fields that differ.
-      evaluates: whether evaluations are made.
 
     Raises:
       ValueError: there are too few devices, or members don't divide over them; or a field can't differ between members,
@@ -64,7 +61,7 @@ def population(
     in_loop = may_loop(setup, mesh)
     one = _Member(setup, make, config, in_loop)
     for field in fields:
-        _require_traced(one, setup.name, field, evaluates)
+        _require_traced(one, setup, field)
     spread = NamedSharding(mesh, PartitionSpec("batch"))  # [members, ...]
     return FusedLearner(
         mesh=mesh,
@@ -216,13 +213,13 @@ def _decimal(value: np.ndarray) -> float:
     return float(str(np.float32(value)))
 
 
-def _require_traced(one: _Member, name: str, field: str, evaluates: bool) -> None:
+def _require_traced(one: _Member, setup: Setup, field: str) -> None:
     """Refuses a field if the program's shape depends on it, or nothing does. The program is only traced for this."""
 
     def trace(value: jax.Array) -> Any:
         key = jax.random.PRNGKey(0)
         state, _ = one.init(one.begin({field: value}, key), jnp.int32(0), key)
-        evaluation = one.evaluate(state.learner, jnp.int32(0), key).metrics if evaluates else ()
+        evaluation = one.evaluate(state.learner, jnp.int32(0), key).metrics if setup.evaluates else ()
         state, _ = one.round(state)
         return state._replace(learner=state.learner.learner), evaluation  # The value itself is left out.
 
@@ -232,11 +229,13 @@ def _require_traced(one: _Member, name: str, field: str, evaluates: bool) -> Non
         raise  # No field is its cause.
     except (TypeError, ValueError, jax.errors.JAXIndexError) as error:  # The program needs a number, not a tracer.
         raise ValueError(
-            f"{name}: {field} can't vary within a population: the program needs its value before it is compiled (a "
-            "shape, a number of steps or a choice); run a program for each value"
+            f"{setup.name}: {field} can't vary within a population: the program needs its value before it is compiled "
+            "(a shape, a number of steps or a choice); run a program for each value"
         ) from error
     if not _reaches(traced.jaxpr):
-        raise ValueError(f"{name}: {field} has no effect with these settings: members that differ in it would be equal")
+        raise ValueError(
+            f"{setup.name}: {field} has no effect with these settings: members that differ in it would be equal"
+        )
 
 
 def _reaches(jaxpr: Any) -> bool:

@@ -19,6 +19,7 @@ import tree
 from boonta.agents.base import Nest, Policy, Slots, Steps
 from boonta.envs.base import FIRST, LAST, EnvSpec, TimeStep
 from boonta.nodes.acting.outputs import checked_step
+from boonta.nodes.watch.evaluation import as_metrics
 
 
 class Stage(NamedTuple):
@@ -134,14 +135,9 @@ def play(
       Metrics: the mean of the returns, its standard error, the least return, and the number of episodes that were cut.
     """
     returns, over = play_out(env, policy, params, episodes, most_steps, key)
-    metrics = {
-        "eval_return": jnp.mean(returns),
-        "eval_return_min": jnp.min(returns),
-        "eval_cut": jnp.sum(~over).astype(jnp.float32),
-    }
-    if episodes > 1:
-        metrics["eval_return_se"] = jnp.std(returns, ddof=1) / math.sqrt(episodes)
-    return metrics
+    error = jnp.std(returns, ddof=1) / math.sqrt(episodes) if episodes > 1 else None
+    cut = jnp.sum(~over).astype(jnp.float32)
+    return as_metrics(mean=jnp.mean(returns), error=error, least=jnp.min(returns), cut=cut)
 
 
 def play_out(

@@ -10,8 +10,8 @@ from typing import Any
 import pydantic
 
 from boonta.nodes import metrics
-from boonta.nodes.evaluating import MAX_STEPS
 from boonta.nodes.snapshots import schema
+from boonta.nodes.watch.evaluation import MAX_STEPS
 from boonta.programs.wiring.run import Which
 
 FILE = "evaluations.jsonl"

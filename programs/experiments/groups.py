@@ -10,7 +10,7 @@ from boonta.programs.experiments.results import Result
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.provenance import Provenance
 
-UNSET = "unset"  # The value of a setting that a run's program doesn't have.
+UNSET = "unset"  # What is shown of a setting that is None, or that a run's program doesn't have.
 SHOWN = 3  # Runs that a message names.
 FEW = 5  # A bootstrap of fewer runs hardly resamples: of two equal ones its interval is a point.
 TOLERANCE = 1.05  # Runs end at equal env steps if the longest has at most this times those of the shortest.
@@ -62,16 +62,16 @@ def _groups(results: Sequence[Result]) -> list[Group]:
     for program, each in by_program.items():
         varying = differing(result.settings for result in each)
         for result in each:
-            settings = [f"{_short(name)} {_text(result.settings.get(name, UNSET))}" for name in varying]
+            settings = [f"{_short(name)} {_text(result.settings.get(name))}" for name in varying]
             found.setdefault(", ".join([program, *settings]), []).append(result)
     return [Group(name, tuple(sorted(each, key=lambda result: result.seed))) for name, each in found.items()]
 
 
 def differing(settings: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The names of settings that don't have one value in all of these."""
+    """The names of settings that don't have one value in all of these; None is that of a program that lacks one."""
     every = list(settings)
     names = dict.fromkeys(name for each in every for name in each)
-    return [name for name in names if len({json.dumps(each.get(name, UNSET)) for each in every}) > 1]
+    return [name for name in names if len({json.dumps(each.get(name)) for each in every}) > 1]
 
 
 def results_in(suite: Suite) -> list[Result]:
@@ -188,7 +188,7 @@ def _environments(suite: Suite) -> list[str]:
     for environment, groups in suite.items():
         settings = [result.settings for group in groups for result in group.results]
         for name in differing({k: v for k, v in each.items() if k.startswith("env.")} for each in settings):
-            values = sorted({_text(each.get(name, UNSET)) for each in settings})
+            values = sorted({_text(each.get(name)) for each in settings})
             found.append(f"{environment} has other rules in some runs: {name} is {' and '.join(values)}")
     return found
 
@@ -199,7 +199,7 @@ def _across(suite: Suite) -> list[str]:
     for groups in zip(*suite.values()):  # A suite has the same groups, in the same order, in each environment.
         settings = {env: group.results[0].settings for env, group in zip(suite, groups)}
         for name in differing(settings.values()):
-            values = {env: _text(each.get(name, UNSET)) for env, each in settings.items()}
+            values = {env: _text(each.get(name)) for env, each in settings.items()}
             if not name.startswith("env.") and len(set(values.values())) > 1:
                 listed = ", ".join(f"{value} in {env}" for env, value in values.items())
                 found.append(f"{groups[0].name} has other settings in some environments: {_short(name)} is {listed}")
@@ -220,4 +220,6 @@ def _short(setting: str) -> str:
 
 
 def _text(value: Any) -> str:
+    if value is None:
+        return UNSET
     return f"{value:g}" if isinstance(value, float) else str(value)

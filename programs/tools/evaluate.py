@@ -21,18 +21,21 @@ from boonta.agents.config import replaced, with_values
 from boonta.envs.jax.base import JaxEnv
 from boonta.nodes import metrics
 from boonta.nodes.acting.local import Play, evaluated_policy, jit_policy
+from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.evaluating import MAX_STEPS, play_out
+from boonta.nodes.evaluating import Evaluating, play_out
 from boonta.nodes.fused import stage
 from boonta.nodes.fused.population import Member
 from boonta.nodes.population import Population
 from boonta.nodes.snapshots.best import read_record
 from boonta.nodes.snapshots.store import MEMBERS, print_warning
+from boonta.nodes.watch.evaluation import MAX_STEPS
 from boonta.programs.experiments import evaluations
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.folders import folders_of
 from boonta.programs.wiring.command_line.faults import command, require_at_least
 from boonta.programs.wiring.construction import construct
+from boonta.programs.wiring.evaluation import evaluation_of
 from boonta.programs.wiring.interpreters.anakin import jax_env_of
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput, Which, checkpoints_of
@@ -134,11 +137,8 @@ def evaluate_run(folder: pathlib.Path, asked: Asked) -> Iterator[tuple[Evaluated
 
 def _deterministic(program: Program) -> bool | None:
     """Whether the run's own evaluations are deterministic; None for the agent's own choice."""
-    for group in program.groups:
-        for name in ("deterministic", "eval_deterministic"):
-            if name in group.settings:
-                return group.settings[name]
-    return None
+    made = [evaluation_of(group) for group in program.groups if issubclass(group.node, Evaluating | Anakin)]
+    return made[0].deterministic if made else None
 
 
 def _play(program: Program, folder: pathlib.Path, asked: Asked, policy: Any) -> tuple[Sequence[float], int]:

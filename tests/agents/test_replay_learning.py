@@ -8,6 +8,7 @@ from boonta.agents import dqn, r2d2
 from boonta.agents.config import replaced
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.anakin import Anakin
+from boonta.nodes.watch.evaluation import Evaluation
 from boonta.nodes.watch.stopping import StopRule
 
 pytestmark = pytest.mark.once
@@ -27,8 +28,8 @@ SLOW = ("dqn", "rainbow")  # The others have most of their parts.
 def test_it_learns_catch(name, tmp_path):
     agent, config, updates = AGENTS[name]
     made = agent.make(config, ENV.spec)
-    rule = StopRule(updates=updates)
-    node = Anakin("anakin", made, ENV, folder=str(tmp_path), devices=1, eval_every=updates, stop=rule)
+    rule, evaluation = StopRule(updates=updates), Evaluation(50, every_updates=updates)
+    node = Anakin("anakin", made, ENV, folder=str(tmp_path), devices=1, stop=rule, evaluation=evaluation)
     node.start()
     while node._updates < updates:
         node.step()

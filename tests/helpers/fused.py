@@ -10,6 +10,7 @@ from boonta.agents.config import replaced
 from boonta.agents.groups import Replay
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.anakin import Anakin
+from boonta.nodes.watch.evaluation import NONE
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers import tiny
 
@@ -48,5 +49,5 @@ def agent(kind: str = "queue"):
 
 
 def node(folder, updates: int, kind: str = "queue", **settings) -> Anakin:
-    settings = {"eval_every": 0, "num_envs": 16, "devices": 1, "stop": StopRule(updates=updates), **settings}
+    settings = {"evaluation": NONE, "num_envs": 16, "devices": 1, "stop": StopRule(updates=updates), **settings}
     return Anakin("anakin", agent(kind), ENV, folder=str(folder), **settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from boonta.nodes.population import Population
+from boonta.nodes.watch.evaluation import Evaluation
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.fused import ENV
@@ -29,7 +30,7 @@ def make(config: Config):
 
 def population(folder, **settings) -> Population:
     members = {"make": make, "config": Config(), "vary": {"learning_rate": [0.1, 0.5]}, "seeds": 2, "seed": 3}
-    limits = {"eval_every": 10, "eval_episodes": 4, "stop": StopRule(updates=20), "devices": 1}
+    limits = {"evaluation": Evaluation(4, every_updates=10), "stop": StopRule(updates=20), "devices": 1}
     return Population(
         "anakin", make(Config()), ENV, folder=str(folder / "checkpoints"), **{**members, **limits, **settings}
     )

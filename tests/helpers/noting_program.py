@@ -6,6 +6,7 @@ import os
 
 from boonta.envs.catch import Catch
 from boonta.nodes.anakin import Anakin
+from boonta.nodes.watch.evaluation import NONE
 from boonta.programs.wiring.launch import Program, Run, RunFlags, group, main
 from boonta.tests.helpers import tiny
 
@@ -35,7 +36,7 @@ def noting_program(run: RunFlags = Run(launch="anakin"), leaps_at: str = "") -> 
       leaps_at: a file; see `NotingAnakin`.
     """
     env = Catch()
-    node = group(NotingAnakin, num_envs=8, eval_every=0, leaps_at=leaps_at)
+    node = group(NotingAnakin, num_envs=8, evaluation=NONE, leaps_at=leaps_at)
     return Program("noting_program", run, tiny.make(env.spec), env, [node])
 
 

@@ -39,7 +39,7 @@ def swap_program(
     if reanalyzers:
         groups.append(group(Reanalyzer, reanalyzers, num_envs=8))
     if chosen.spec.num_players == 2:
-        groups.append(group(Arena, opponents={"random": RandomPlayer()}, games=2, every_s=1.0))
+        groups.append(group(Arena, opponents={"random": RandomPlayer()}, episodes=2, every_s=1.0))
     else:
         groups.append(group(Evaluator, episodes=2, every_s=1.0))
     return Program("swap_program", run, made, chosen, groups)

@@ -29,6 +29,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.snapshots.store import BEST, numbers
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer, unpack
+from boonta.nodes.watch.evaluation import NONE, Evaluation
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.fused import ENV, agent, node
@@ -131,7 +132,7 @@ def test_convolutions_learn_out_of_the_loop_what_they_would_within(tmp_path, mon
     for convolves in (True, False):
         if not convolves:
             monkeypatch.setattr("boonta.nodes.fused.learners.convolves_on_cpu", lambda *given: False)
-        settings = {"eval_every": 0, "num_envs": 4, "devices": 1, "stop": StopRule(updates=3)}
+        settings = {"evaluation": NONE, "num_envs": 4, "devices": 1, "stop": StopRule(updates=3)}
         anakin = Anakin("anakin", impala.make(config, env.spec), env, folder=str(tmp_path / str(convolves)), **settings)
         assert anakin._fused.in_loop != convolves
         anakin.start()
@@ -143,7 +144,7 @@ def test_convolutions_learn_out_of_the_loop_what_they_would_within(tmp_path, mon
 
 
 def test_nothing_is_compiled_after_the_first_dispatches(tmp_path):
-    anakin = node(tmp_path, 10_000, eval_every=7, save_every_s=0.0)
+    anakin = node(tmp_path, 10_000, evaluation=Evaluation(50, every_updates=7), save_every_s=0.0)
     anakin.start()
     while "eval_return" not in anakin.report()["metrics"]:
         anakin.step()
@@ -182,9 +183,8 @@ def test_a_device_that_hangs_does_not_keep_the_node_from_its_end(tmp_path, monke
 
 def test_it_evaluates_counts_and_resumes_where_it_saved(tmp_path):
     monitor = Monitor("monitor", str(tmp_path), StopRule())
-    anakin = Anakin(
-        "anakin", agent(), ENV, monitor, folder=str(tmp_path / "c"), eval_every=100, stop=StopRule(updates=200)
-    )
+    settings = {"evaluation": Evaluation(50, every_updates=100), "stop": StopRule(updates=200)}
+    anakin = Anakin("anakin", agent(), ENV, monitor, folder=str(tmp_path / "c"), **settings)
     anakin.start()
     for _ in range(60):
         anakin.step()
@@ -206,7 +206,8 @@ def test_it_evaluates_counts_and_resumes_where_it_saved(tmp_path):
 
 
 def test_the_best_is_kept_where_the_last_save_finds_no_room(tmp_path, monkeypatch):
-    anakin = Anakin("anakin", agent(), ENV, folder=str(tmp_path), eval_every=10, stop=StopRule(updates=20))
+    settings = {"evaluation": Evaluation(50, every_updates=10), "stop": StopRule(updates=20)}
+    anakin = Anakin("anakin", agent(), ENV, folder=str(tmp_path), **settings)
     anakin.start()
     while anakin._updates < 20:
         anakin.step()
@@ -259,8 +260,8 @@ class Steered(Catch):
         ({"devices": 99}, r"devices is 99; this process has \d+"),
         ({"num_envs": 12}, "num_envs is 12; it must be a multiple of batch_size, 8"),
         ({"num_envs": 0}, "num_envs is 0, num_replayed 32; they must be at least 1"),
-        ({"eval_every": -1}, "eval_every is -1"),
-        ({"eval_every": 0, "stop": StopRule(eval_return=1.0)}, "eval_every is 0, nothing measures it"),
+        ({"stop": StopRule(eval_return=1.0)}, "evaluation.every_updates is 0, nothing measures it"),
+        ({"evaluation": Evaluation(by="seconds")}, "evaluation.by is 'seconds'; a fused program counts 'updates' or"),
     ],
 )
 def test_what_cannot_work_is_refused_before_compiling(tmp_path, settings, message):

@@ -14,6 +14,7 @@ from boonta.agents import impala
 from boonta.nodes.acting.local import evaluated_policy
 from boonta.nodes.base import Stopped
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.watch.evaluation import Evaluation
 from boonta.tests.helpers.fused import ENV, IMPALA, agent, node
 
 pytestmark = pytest.mark.once
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.once
 
 def test_the_very_state_that_was_evaluated_best_is_kept(tmp_path, monkeypatch):
     returns = {20: 0.25, 40: 0.75, 60: 0.5}
-    anakin = node(tmp_path, 60, eval_every=20)
+    anakin = node(tmp_path, 60, evaluation=Evaluation(50, every_updates=20))
     anakin.start()
     evaluate, seen = anakin._device.evaluate, {}
 
@@ -42,7 +43,8 @@ def test_the_very_state_that_was_evaluated_best_is_kept(tmp_path, monkeypatch):
 
 
 def test_it_evaluates_by_env_steps(tmp_path):
-    anakin = node(tmp_path, 100, eval_every=1_000, eval_by="env_steps", eval_max_age=70)
+    evaluation = Evaluation(50, "env_steps", every_env_steps=1_000, max_age=70)
+    anakin = node(tmp_path, 100, evaluation=evaluation)
     assert anakin._eval_every == 31  # Updates of 8 sequences of 4 steps.
     anakin.start()
     versions = set()
@@ -59,7 +61,7 @@ def test_it_evaluates_by_env_steps(tmp_path):
     [(40, [2, 6, 10, 20, 40]), (50, [2, 6, 10, 20, 40, 50]), (10, [2, 6, 10])],
 )
 def test_it_evaluates_early_at_intervals_and_the_last_params(tmp_path, monkeypatch, updates, evaluated):
-    anakin = node(tmp_path, updates, eval_every=20)
+    anakin = node(tmp_path, updates, evaluation=Evaluation(50, every_updates=20))
     anakin.start()
     evaluate, seen = anakin._device.evaluate, []
 
@@ -80,7 +82,7 @@ def test_it_evaluates_early_at_intervals_and_the_last_params(tmp_path, monkeypat
 
 
 def test_a_long_evaluation_is_awaited_as_a_save_is_and_nothing_is_dispatched_behind_it(tmp_path, monkeypatch):
-    anakin = node(tmp_path, 10_000, eval_every=8)
+    anakin = node(tmp_path, 10_000, evaluation=Evaluation(every_updates=8))
     anakin.start()
     goes_on, get, said = threading.Event(), jax.device_get, []
 
@@ -107,21 +109,9 @@ def test_a_long_evaluation_is_awaited_as_a_save_is_and_nothing_is_dispatched_beh
     assert anakin.report()["counts"]["updates"] == anakin._updates and not anakin._pending
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"eval_by": "frames"}, "eval_by is 'frames'; it must be one of updates, env_steps"),
-        ({"eval_max_age": 0}, "eval_max_age is 0; it must be at least 1, or none"),
-    ],
-)
-def test_settings_that_can_not_work_are_refused(tmp_path, settings, message):
-    with pytest.raises(ValueError, match=message):
-        node(tmp_path, 1, eval_every=1, **settings)
-
-
 def test_which_policy_is_evaluated_is_chosen(tmp_path):
     with pytest.raises(ValueError, match="evaluation.deterministic is True, but neither of the agent's policies is"):
-        node(tmp_path, 1, eval_deterministic=True)
+        node(tmp_path, 1, evaluation=Evaluation(deterministic=True))
     greedy = impala.make(dataclasses.replace(IMPALA, eval_mode="greedy"), ENV.spec)
     for deterministic, policy in ((None, greedy.eval_policy), (True, greedy.eval_policy), (False, greedy.policy)):
         assert evaluated_policy(greedy, deterministic) is policy

@@ -11,6 +11,7 @@ from boonta.agents import impala, muzero
 from boonta.agents.config import replaced
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.anakin import Anakin
+from boonta.nodes.watch.evaluation import NONE, Evaluation
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers import tiny
 
@@ -21,8 +22,8 @@ ENV = Catch()
 
 def test_impala_solves_catch(tmp_path):
     agent = impala.make(impala.CATCH, ENV.spec)
-    rule = StopRule(updates=1_250)
-    node = Anakin("anakin", agent, ENV, folder=str(tmp_path), devices=1, eval_every=1_250, stop=rule)
+    rule, evaluation = StopRule(updates=1_250), Evaluation(50, every_updates=1_250)
+    node = Anakin("anakin", agent, ENV, folder=str(tmp_path), devices=1, stop=rule, evaluation=evaluation)
     node.start()
     while node._updates < 1_250:
         node.step()
@@ -44,7 +45,7 @@ def test_muzero_learns_from_its_replay(tmp_path):
     )
     agent = muzero.make(config, ENV.spec)
     rule = StopRule(updates=80)
-    node = Anakin("anakin", agent, ENV, folder=str(tmp_path), devices=1, eval_every=0, stop=rule)
+    node = Anakin("anakin", agent, ENV, folder=str(tmp_path), devices=1, evaluation=NONE, stop=rule)
     node.start()
     before = jax.device_get(node._state.learner.params)
     losses = []
@@ -67,7 +68,7 @@ class Unsound(Catch):
 
 def test_what_an_environment_shows_as_nan_is_named(tmp_path):
     env = Unsound(rows=4, columns=3)
-    anakin = Anakin("anakin", tiny.make(env.spec), env, folder=str(tmp_path), num_envs=16, eval_every=0, devices=1)
+    anakin = Anakin("anakin", tiny.make(env.spec), env, folder=str(tmp_path), num_envs=16, evaluation=NONE, devices=1)
     anakin.start()
     with pytest.raises(FloatingPointError, match=r"the environment's reward \(\d+ times\) is NaN, after \d+ updates"):
         for _ in range(3):

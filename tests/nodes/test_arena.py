@@ -22,7 +22,9 @@ def variables():
 
 
 def arena(variables, opponents, **settings) -> Arena:
-    node = Arena("arena", agent(), Nim(5), variables, opponents=opponents, **{"games": 4, "every_s": 0.0, **settings})
+    node = Arena(
+        "arena", agent(), Nim(5), variables, opponents=opponents, **{"episodes": 4, "every_s": 0.0, **settings}
+    )
     node.start()
     return node
 
@@ -102,7 +104,7 @@ def test_it_stops_while_a_match_is_on(variables):
             node.stop()
         return player(env, timestep, rng)
 
-    node = arena(variables, {"slow": slow}, games=50)
+    node = arena(variables, {"slow": slow}, episodes=50)
     with pytest.raises(Stopped):
         node.round()
     assert player.asked == 3 and node.report()["metrics"] == {"eval_started": 1.0}
@@ -114,8 +116,8 @@ def test_what_cannot_be_played_is_refused(variables):
         Evaluator("evaluator", agent(), Nim(), variables)
     with pytest.raises(ValueError, match="arena: env has 1 player; without a second it needs an Evaluator"):
         Arena("arena", tiny.make(Catch().spec), Catch(), variables, opponents=one)
-    with pytest.raises(ValueError, match="arena: games is 5; it must be even"):
-        Arena("arena", agent(), Nim(), variables, opponents=one, games=5)
+    with pytest.raises(ValueError, match="arena: episodes is 5; it must be even"):
+        Arena("arena", agent(), Nim(), variables, opponents=one, episodes=5)
     with pytest.raises(ValueError, match=r"arena: opponents is \[\]; it must name at least one"):
         Arena("arena", agent(), Nim(), variables, opponents={})
     with pytest.raises(ValueError, match="arena: earlier is 1, keep is 1; they must be at least 0 and 2"):

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
+import jax
 import pytest
 
 from boonta.nodes.evaluating import Evaluating
+from boonta.nodes.fused import stage
+from boonta.nodes.watch.evaluation import NONE, Evaluation, as_metrics
+from boonta.programs.wiring.program import parameters
+from boonta.tests.helpers.fused import ENV, agent
 
 
 class Params:
@@ -73,12 +81,48 @@ def test_it_says_which_version_is_being_evaluated_and_how_old_an_evaluation_may_
     ("settings", "message"),
     [
         ({"by": "hours"}, "by is 'hours'; it must be one of seconds, updates, env_steps"),
-        ({"by": "updates", "every_updates": 0}, "every_updates 0, .* above 0"),
-        ({"by": "env_steps"}, "every_env_steps 0, by env_steps; .* above 0"),
+        ({"by": "updates", "every_updates": 0}, "every_updates is 0, by 'updates'; it must be above 0"),
+        ({"by": "env_steps"}, "every_env_steps is 0, by 'env_steps'; it must be above 0 if and only if"),
+        ({"every_env_steps": 9}, "every_env_steps is 9, by 'default'; it must be above 0 if and only if"),
         ({"every_s": -1.0}, "every_s is -1.0, .* at least 0"),
+        ({"every_s": math.nan}, "every_s is nan, .* finite"),
+        ({"max_share": 0.0}, "max_share is 0.0; it must be above 0 and at most 1"),
+        ({"episodes": 0}, "episodes is 0; it must be at least 1"),
         ({"max_age": 0}, "max_age is 0; it must be at least 1, or none"),
+        ({"max_steps": 0}, "max_steps is 0; it must be at least 1, or none"),
     ],
 )
 def test_what_cannot_work_is_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
+    """By the one value that nodes and command line share."""
+    with pytest.raises(ValueError, match=rf"evaluation\.{message}"):
         Probe(**settings)
+
+
+def test_a_node_takes_every_field_and_has_its_defaults():
+    """Whoever adds a field to the value adds it to the node."""
+    found = parameters(Evaluating)
+    for field in dataclasses.fields(Evaluation):
+        assert found[field.name].default == field.default, field.name
+    settings = {"episodes": 3, "by": "updates", "every_s": 4.0, "every_updates": 5, "deterministic": True}
+    settings |= {"max_share": 0.5, "max_age": 6, "max_steps": 7}
+    assert Probe(**settings)._evaluation == Evaluation(**settings)
+
+
+def test_results_have_one_name_each_however_they_are_computed():
+    """Those of a host, whose version is known, and those of a device."""
+    found = as_metrics(mean=1.0, error=0.5, least=-1.0, cut=0.0, version=7.0)
+    values = {"eval_return": 1.0, "eval_return_se": 0.5, "eval_return_min": -1.0, "eval_cut": 0.0, "eval_version": 7.0}
+    assert found == values and as_metrics(mean=0.0) == {"eval_return": 0.0}
+    tiny_agent = agent()
+    params = tiny_agent.update.params(tiny_agent.update.init(jax.random.PRNGKey(0)))
+    for episodes, missing in ((4, set()), (1, {"eval_return_se"})):
+        played = stage.play(ENV, tiny_agent.eval_policy, params, episodes, 9, jax.random.PRNGKey(1))
+        assert set(played) == set(values) - {"eval_version"} - missing
+
+
+def test_a_fused_program_counts_updates_unless_asked_otherwise():
+    assert Evaluation(every_updates=7).in_updates(env_steps=50.0) == 7 and NONE.in_updates(50.0) == 0
+    by_steps = Evaluation(by="env_steps", every_env_steps=1_020)
+    assert by_steps.in_updates(env_steps=50.0) == 20 and by_steps.in_updates(5_000.0) == 1
+    with pytest.raises(ValueError, match="evaluation.by is 'seconds'; a fused program counts 'updates' or 'env_steps'"):
+        Evaluation(by="seconds").in_updates(50.0)

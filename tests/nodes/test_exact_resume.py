@@ -21,6 +21,7 @@ from boonta.envs.jax.catch import Catch
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.snapshots.store import numbers
+from boonta.nodes.watch.evaluation import NONE
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.damage import flip
 from boonta.tests.helpers.fused import ENV, agent, node
@@ -160,7 +161,7 @@ def test_keys_of_the_newer_type_come_back(tmp_path):
     def make(folder: pathlib.Path, updates: int) -> Anakin:
         env = Typed(rows=ENV.rows, columns=ENV.columns)
         stop = StopRule(updates=updates)
-        return Anakin("anakin", agent(), env, folder=str(folder), eval_every=0, devices=1, num_envs=16, stop=stop)
+        return Anakin("anakin", agent(), env, folder=str(folder), evaluation=NONE, devices=1, num_envs=16, stop=stop)
 
     def keys(anakin: Anakin) -> np.ndarray:
         return np.asarray(jax.random.key_data(anakin._state.stage.env[1]))

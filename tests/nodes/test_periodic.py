@@ -22,10 +22,6 @@ class Logger(Periodic):
     role = "logger"
 
 
-class Awaiting(Logger):
-    waits_itself = True
-
-
 @pytest.mark.parametrize("every_s", [-1.0, 0, math.nan, math.inf])
 def test_an_interval_in_which_a_node_never_rests_or_never_works_is_refused_by_its_name(every_s):
     with pytest.raises(ValueError, match=rf"logger: every_s is {every_s}; it must be above 0, and finite"):
@@ -33,9 +29,7 @@ def test_an_interval_in_which_a_node_never_rests_or_never_works_is_refused_by_it
 
 
 def test_rounds_that_wait_themselves_may_follow_each_other_at_once():
-    assert Awaiting("logger", every_s=0.0).ready()
-    with pytest.raises(ValueError, match="logger: every_s is -1; it must be at least 0, and finite"):
-        Awaiting("logger", every_s=-1)
+    assert Logger("logger", every_s=None).ready()
 
 
 def test_a_program_with_such_a_node_is_refused_before_anything_starts():
@@ -46,7 +40,7 @@ def test_a_program_with_such_a_node_is_refused_before_anything_starts():
 
 
 def test_a_periodic_node_that_was_busy_rests_for_its_share_of_the_time():
-    node = Awaiting("evaluator", every_s=0.0)
+    node = Logger("evaluator", every_s=None)
     node.rest_after(500.0, max_share=1.0)
     assert node.ready()
     node.rest_after(500.0, max_share=0.25)

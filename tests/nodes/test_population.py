@@ -18,6 +18,8 @@ from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused import dispatch
 from boonta.nodes.snapshots.best import Record, read_record
+from boonta.nodes.snapshots.store import Retention, numbers
+from boonta.nodes.watch.evaluation import NONE, Evaluation
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.fused import ENV, agent
@@ -41,10 +43,8 @@ def test_members_learn_what_each_would_alone_and_the_best_is_kept_for_others(tmp
     for i, member in enumerate(together.members):
         agent = make(Config(member["learning_rate"]))
         folder = str(tmp_path / str(i))
-        alone = Anakin(
-            "anakin", agent, ENV, folder=folder, seed=member["seed"], eval_every=0, stop=StopRule(updates=20), devices=1
-        )
-        run(alone)
+        settings = {"seed": member["seed"], "evaluation": NONE, "stop": StopRule(updates=20), "devices": 1}
+        alone = run(Anakin("anakin", agent, ENV, folder=folder, **settings))
         np.testing.assert_allclose(weights[i], alone._state.learner.weights["linear"]["w"], rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(together._state.key[i], alone._state.key)
     rows = metrics.read(tmp_path, metrics.MEMBERS)
@@ -64,6 +64,17 @@ def test_members_learn_what_each_would_alone_and_the_best_is_kept_for_others(tmp
     again.start()
     assert again._updates == 20
     np.testing.assert_array_equal(again._state.learner.learner.weights["linear"]["w"], weights)
+
+
+def test_the_best_members_checkpoints_are_kept_as_others_are(tmp_path):
+    """So that their folder doesn't grow with each start, and what is wrong with one is a warning of the run."""
+    for updates in (10, 20):
+        together = population(tmp_path, retention=Retention(newest=1), stop=StopRule(updates=updates))
+        together.start()
+        while together._updates < updates:
+            together.step()
+        together.close()
+    assert numbers(tmp_path / "checkpoints") == [20]
 
 
 def test_returns_of_members_are_of_all_episodes_since_the_last_evaluation(tmp_path, monkeypatch):
@@ -87,9 +98,9 @@ def test_members_with_several_tables_renew_their_own(tmp_path):
 
         return agent("several")._replace(update=update._replace(step=step))
 
-    together = run(population(tmp_path, make=make_several, seeds=1, eval_every=0))
+    together = run(population(tmp_path, make=make_several, seeds=1, evaluation=NONE))
     weights = together._state.learner.learner.weights["linear"]["w"]
-    settings = {"folder": str(tmp_path / "1"), "seed": 3, "eval_every": 0, "devices": 1}
+    settings = {"folder": str(tmp_path / "1"), "seed": 3, "evaluation": NONE, "devices": 1}
     alone = run(Anakin("anakin", make_several(Config(0.5)), ENV, stop=StopRule(updates=20), **settings))
     np.testing.assert_allclose(weights[1], alone._state.learner.weights["linear"]["w"], rtol=1e-5, atol=1e-6)
     counts, own = together.report()["counts"], alone.report()["counts"]
@@ -112,7 +123,7 @@ def test_a_member_starts_and_is_evaluated_with_its_own_hyper_parameters(tmp_path
         eval_policy = agent.eval_policy._replace(step=to_a_side)
         return agent._replace(update=agent.update._replace(init=init), eval_policy=eval_policy)
 
-    settings = {"eval_every": 10, "eval_episodes": 64, "stop": StopRule(updates=20), "devices": 1}
+    settings = {"evaluation": Evaluation(64, every_updates=10), "stop": StopRule(updates=20), "devices": 1}
     together = run(population(tmp_path, make=make_all_by_rate, seeds=2, **settings))
     returns = [row["eval_return"] for row in together._evaluations.rows]
     assert len(set(returns)) == 4
@@ -163,8 +174,8 @@ def test_a_member_that_collapses_is_named_and_the_best_ever_is_kept(tmp_path):
         return agent._replace(update=agent.update._replace(step=step))
 
     vary = {"factor": [0.0, 1.0]}
-    limits = {"eval_every": 4, "eval_episodes": 16}
-    together = run(population(tmp_path, make=make_measured, vary=vary, seeds=2, **limits))
+    evaluation = Evaluation(16, every_updates=4)
+    together = run(population(tmp_path, make=make_measured, vary=vary, seeds=2, evaluation=evaluation))
     report = together.report()
     warnings = [warning for warning in report["warnings"] if "gradient vanished" in warning]
     assert [warning.partition(":")[0] for warning in warnings] == ["member 0 (seed 3)", "member 1 (seed 4)"]

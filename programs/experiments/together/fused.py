@@ -71,7 +71,7 @@ def may_join(program: Program, settings: Mapping[str, Any]) -> bool:
         and run.stop.seconds is None
         and run.stop.eval_return is None
         and not run.start_from
-        and anakin.fused(program).settings["eval_every"] > 0
+        and anakin.fused(program).settings["evaluation"].interval(fused=True)[1] > 0
     )
 
 

@@ -15,8 +15,9 @@ from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.reanalyzer import Reanalyzer
+from boonta.nodes.watch.evaluation import NONE
 from boonta.programs.wiring.construction import construct
-from boonta.programs.wiring.evaluation import fused_settings
+from boonta.programs.wiring.evaluation import evaluation_of
 from boonta.programs.wiring.interpreters import threads
 from boonta.programs.wiring.program import Group, Program, group, parameters
 
@@ -83,9 +84,11 @@ def fused(program: Program) -> Group:
         _require_replaceable(program, part)
     actors, evaluator = program.of_role("actor"), program.of_role("evaluator")
     assert actors is not None
-    settings: dict[str, Any] = {"eval_every": 0}
+    evaluation = NONE
     if evaluator is not None and program.env.spec.num_players == 1:  # Matches are played afterwards, by tools.match.
-        settings = fused_settings(evaluator.settings)
+        evaluation = evaluation_of(evaluator)
+    evaluation.interval(fused=True)  # Seconds are refused here, also where the node is made on another host.
+    settings: dict[str, Any] = {"evaluation": evaluation}
     if "num_envs" in actors.settings:
         settings["num_envs"] = actors.number * actors.settings["num_envs"]
     elif actors.number > 1:

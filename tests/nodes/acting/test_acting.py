@@ -209,7 +209,7 @@ def test_the_evaluator_rests_by_what_it_plays_and_not_by_what_it_compiles(agent,
 
 @pytest.mark.parametrize("max_share", [0.0, -0.5, 1.5])
 def test_an_impossible_share_of_time_is_refused(agent, variables, max_share):
-    with pytest.raises(ValueError, match=f"evaluator: max_share is {max_share}; it must be above 0 and at most 1"):
+    with pytest.raises(ValueError, match=rf"evaluation\.max_share is {max_share}; it must be above 0 and at most 1"):
         Evaluator("evaluator", agent, Catch(), variables, max_share=max_share)
 
 

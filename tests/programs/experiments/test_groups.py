@@ -69,6 +69,14 @@ def test_a_group_with_other_settings_in_each_environment_is_reported(tmp_path):
     assert wanted in warnings_of(suite_of(results))
 
 
+def test_a_setting_that_is_none_is_that_of_a_program_which_lacks_it(tmp_path):
+    """So that runs from before there was the setting are still of their group."""
+    given = {"before": {}, "none": {"cut": None}, "cut": {"cut": 9}}
+    results = [result(tmp_path / name, settings={"config": fields}) for name, fields in given.items()]
+    assert [group.name for group in suite_of(results[:2])["catch"]] == ["impala"]
+    assert [group.name for group in suite_of(results)["catch"]] == ["impala, cut unset", "impala, cut 9"]
+
+
 def test_environments_with_other_groups_are_refused(tmp_path):
     results = [result(tmp_path / "a"), result(tmp_path / "b", "grid_world"), result(tmp_path / "c", program="muzero")]
     with pytest.raises(BadInput, match="no suite.*: catch has impala, muzero; grid_world has impala"):

@@ -10,15 +10,23 @@ import jax
 import numpy as np
 import pytest
 
+from boonta.envs.jax.base import Batched
+from boonta.nodes.actor import Actor
 from boonta.nodes.anakin import Anakin
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.learner import Learner
+from boonta.nodes.watch.evaluation import NONE, Evaluation
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.experiments.groups import suite_of, warnings_of
 from boonta.programs.experiments.results import recorded, results_of
 from boonta.programs.experiments.together.fused import fused, may_join, population
 from boonta.programs.wiring.command_line.arguments import function_of, origin_of, parse
 from boonta.programs.wiring.interpreters import anakin
+from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.run_folder.folder import claim_workdir
 from boonta.tests.helpers import run_folders
+from boonta.tests.helpers.fused import ENV, agent
+from boonta.tests.helpers.members import Config
 
 IMPALA = pathlib.Path(__file__).resolve().parents[3] / "programs" / "impala.py"
 UPDATES = 10
@@ -80,6 +88,16 @@ def test_each_member_makes_as_many_env_steps_as_its_run_would(tmp_path):
 def test_which_runs_can_join(tmp_path, flags, joins):
     function, run, settings = parsed(tmp_path, *flags)
     assert may_join(function(run=run, **settings), settings) == joins
+
+
+@pytest.mark.parametrize(("evaluator", "joins"), [([group(Evaluator, episodes=4, every_s=300.0)], True), ([], False)])
+def test_a_program_of_ones_own_joins_if_it_has_an_evaluator(tmp_path, evaluator, joins):
+    """Whichever of its settings are given."""
+    run = Run("anakin", str(tmp_path), stop=StopRule(updates=9))
+    own = Program("own", run, agent(), Batched(ENV), [group(Learner), group(Actor), *evaluator])
+    assert may_join(own, {"config": Config()}) == joins
+    expected = Evaluation(4, every_s=300.0) if joins else NONE
+    assert anakin.fused(own).settings["evaluation"] == expected
 
 
 def test_a_process_of_its_own_can_not_join(tmp_path):

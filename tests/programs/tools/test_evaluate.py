@@ -13,13 +13,21 @@ import numpy as np
 import pytest
 
 from boonta.agents import impala
+from boonta.envs.jax.base import Batched
+from boonta.nodes.actor import Actor
+from boonta.nodes.anakin import Anakin
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.learner import Learner
+from boonta.nodes.watch.evaluation import Evaluation
 from boonta.programs.experiments import evaluations
 from boonta.programs.tools import evaluate, play
+from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
 from boonta.tests.helpers import nim_program
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.examples import python_blocks
+from boonta.tests.helpers.fused import ENV, agent
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 ROOT = pathlib.Path(__file__).parents[3]
@@ -145,6 +153,16 @@ def test_what_cannot_be_evaluated_is_named_and_the_rest_is_done(folder, capsys):
     with pytest.raises(SystemExit):
         evaluate.evaluate((folder / "run",), episodes=2, deterministic=True)
     assert "evaluation.deterministic is True, but neither of the agent's policies is" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("deterministic", [True, False, None])
+def test_by_default_the_policy_is_that_of_the_runs_own_evaluations(deterministic):
+    """Whether an evaluator makes them, a fused node, or nobody."""
+    acting = [group(Learner), group(Actor)]
+    fused = group(Anakin, evaluation=Evaluation(deterministic=deterministic))
+    for groups in ([*acting, group(Evaluator, deterministic=deterministic)], [fused]):
+        assert evaluate._deterministic(Program("own", Run(), agent(), Batched(ENV), groups)) is deterministic
+    assert evaluate._deterministic(Program("own", Run(), agent(), Batched(ENV), acting)) is None
 
 
 def test_bad_input_is_refused(tmp_path):

@@ -183,7 +183,7 @@ def test_settings_reach_the_one_node(tmp_path):
     run, settings = parse(impala, [*arguments, "--launch", "anakin", "--workdir", str(tmp_path)])
     _, (node,) = anakin.build(impala(run, **settings))
     assert node._fused.program.env_steps == 128 * 16  # Of a round: each environment takes a step of its unroll.
-    assert (node._eval_every, node._eval_episodes) == (5_000, 50)
+    assert (node._eval_every, node._evaluation.episodes) == (5_000, 50)
     assert node._env.sticky_actions == 0.25
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -15,6 +16,7 @@ from boonta.agents.impala import CATCH
 from boonta.agents.ppo import Config as PPO
 from boonta.nodes.snapshots import schema, store
 from boonta.nodes.snapshots.store import SnapshotFolder
+from boonta.nodes.watch.evaluation import Evaluation
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder import journal
@@ -77,6 +79,16 @@ def test_a_folder_of_a_run_with_other_settings(tmp_path):
     claim(tmp_path, width=4, seed=1, allow_changes=True).close()
     assert json.loads((tmp_path / "config.json").read_text())["settings"]["width"] == 4
     assert len(list(tmp_path.glob("config-until-*.json"))) == 1
+
+
+def test_a_run_from_before_an_evaluation_had_a_field_is_the_same(tmp_path):
+    """Where the field is none; any other value is named."""
+    before = dataclasses.asdict(Evaluation(9))
+    del before["max_steps"]
+    claim(tmp_path, settings={"evaluation": before}).close()
+    claim(tmp_path, settings={"evaluation": Evaluation(9)}).close()
+    with pytest.raises(BadInput, match=r"evaluation\.max_steps was None, is 7\. Give them as they were"):
+        claim(tmp_path, settings={"evaluation": Evaluation(9, max_steps=7)})
 
 
 def test_a_run_that_is_claimed_again_is_not_taken_for_ended_by_its_earlier_end(tmp_path):
