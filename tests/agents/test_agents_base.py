@@ -1,4 +1,4 @@
-"""What a table refuses, before anything is launched; and configs with traced values."""
+"""What a row is made of, and what a table refuses, before anything is launched."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import math
 
 import pytest
 
-from boonta.agents.base import Table
+from boonta.agents.base import Steps, Table
+from boonta.envs.base import TimeStep
+
+
+def test_a_row_is_made_of_a_time_step_and_gives_it_back():
+    timestep = TimeStep("step type", "reward", "discount", "observation")
+    row = Steps.of(timestep, "action", "extras", "version", "core")
+    assert row._asdict() == {name: name.replace("_", " ") for name in Steps._fields}
+    assert row.timestep == timestep
 
 
 def replay(**fields) -> Table:
