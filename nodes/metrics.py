@@ -249,12 +249,24 @@ class Rows:
         self._lines.close()
 
 
-def read(folder: pathlib.Path, file: str = FILE) -> list[dict[str, float | None]]:
-    """The rows of a run, oldest first, without malformed ones, such as one that a kill cut short.
+def each(folder: pathlib.Path, file: str = FILE) -> Iterator[dict[str, float | None]]:
+    """Yields the rows that `read` returns: those of a week would take gigabytes at once.
 
     Raises:
       OSError: the file can't be read.
     """
     from boonta.nodes.snapshots import schema  # Only tools read metrics; nodes need not load pydantic, of 8 MB.
 
-    return schema.load_lines(schema.ROW, folder / file)[0]
+    with open(folder / file, "rb") as lines:
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                yield schema.load(schema.ROW, line)
+
+
+def read(folder: pathlib.Path, file: str = FILE) -> list[dict[str, float | None]]:
+    """The rows of a run, oldest first, without malformed ones, such as one that a kill cut short.
+
+    Raises:
+      OSError: the file can't be read.
+    """
+    return list(each(folder, file))

@@ -70,9 +70,7 @@ class Monitor(Periodic):
         self._ledger = Ledger(self._folder)
         self._saved_at = time.monotonic()
         self._snapshot_request = (0, 0)  # How many there were, and the last one's number.
-        self._log = RowLog(
-            self._folder, log, log_every_s, lambda: (self.totals(), self._roster.reports, self._absent), self.warn
-        )
+        self._log = RowLog(self._folder, log, log_every_s, self._look, self.warn)
         self._newest = Newest(self._folder)
 
     def start(self) -> None:
@@ -178,10 +176,8 @@ class Monitor(Periodic):
                 return  # The launcher may start it again.
             if self._roster.has_joined(name) or (self._roster.is_dispensable(name) and not failure):
                 return
-            if failure:
-                self.fail_program(failure)
-            elif not self._end.reason:
-                self.fail_program(f"{name} ended before the program did")
+            if failure or not self._end.reason:
+                self.fail_program(failure or f"{name} ended before the program did")
 
     def stop_program(self, reason: str) -> None:
         """Asks every node to end."""
@@ -205,9 +201,8 @@ class Monitor(Periodic):
     def status(self, to_launcher: bool = True) -> dict[str, Any]:
         """Everything that a view shows: totals, rates, metrics, nodes, and how the program ends.
 
-        "snapshot" is the newest one. "away" has the seconds of each node that it does without, "saving" the nodes that
-        save. "reason" says why it ends, "done" whether that is its stop rule, and "failure" why it has failed. "health"
-        has the warning of each rule of health that holds.
+        "snapshot" is the newest one, "away" the seconds of each node that it does without, "saving" who saves.
+        "reason" says why it ends, "done" whether by its stop rule, "failure" why it failed; "health" has the warnings.
         """
         with self._state:
             if to_launcher:
@@ -237,6 +232,11 @@ class Monitor(Periodic):
             if "eval_return" in evaluation:
                 totals["eval_return"] = evaluation["eval_return"]
             return totals
+
+    def _look(self) -> tuple[dict[str, float], list[dict[str, Any]], set[str]]:
+        """The totals, the nodes' reports and those that are away, for a row; as it closes, heartbeats still come."""
+        with self._state:
+            return self.totals(), self._roster.reports, self._absent
 
     def _evaluation(self) -> dict[str, float]:
         """The last evaluation, and the version whose evaluation has begun; means over several evaluators."""

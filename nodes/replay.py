@@ -223,6 +223,10 @@ class Replay(Periodic):
         that it has just written, none is left to it.
         """
         self._clear_reverbs_own()
-        with self._store.writing(number, replaces=True) as folder:
-            pathlib.Path(self._client.checkpoint()).rename(folder)
+        try:
+            with self._store.writing(number, replaces=True) as folder:
+                pathlib.Path(self._client.checkpoint()).rename(folder)
+        except BaseException:  # What there was room for would keep the learner from saving, too.
+            shutil.rmtree(self._reverbs_own, ignore_errors=True)
+            raise
         self._number = number

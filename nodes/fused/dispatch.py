@@ -62,8 +62,7 @@ class Lengths:
         rounds = max(1, min(int(DISPATCH_S * pace), 4 * self._last))
         if self._eval_every:
             rounds = min(rounds, pieces(self._due(updates) - updates, program.updates))
-        if rule.updates is not None:
-            rounds = min(rounds, pieces(rule.updates - updates, program.updates))
+        rounds = min(rounds, pieces(rule.most_updates - updates, program.updates))
         if rule.env_steps is not None:
             rounds = min(rounds, pieces(rule.env_steps - env_steps, program.env_steps))
         self._last = rounds or self._last
@@ -76,7 +75,7 @@ class Lengths:
           before: updates before these rounds.
           updates, env_steps: those so far, these rounds' included.
         """
-        limits = (self._limits.updates, updates), (self._limits.env_steps, env_steps)
+        limits = (self._limits.most_updates, updates), (self._limits.env_steps, env_steps)
         ends = any(limit is not None and count >= limit for limit, count in limits)
         return bool(self._eval_every) and (ends or self._due(before) <= updates)
 

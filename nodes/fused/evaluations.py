@@ -101,9 +101,12 @@ class Evaluations:
     def _remember(self, workdir: pathlib.Path) -> None:
         """Learns from the rows of an earlier part of the run what each member has shown."""
         with contextlib.suppress(OSError):  # There is no earlier part.
-            rows = metrics.read(workdir, metrics.MEMBERS)
-            for i, health in enumerate(self._health):
-                health.remember(_judged(row) for row in rows if row.get("member") == i)
+            members = dict(enumerate(self._health))
+            for row in metrics.each(workdir, metrics.MEMBERS):
+                if (health := members.get(row.get("member"))) is not None:  # Its numbers are floats.
+                    health.feed(_judged(row))
+            for health in self._health:
+                health.remember(())
 
     def _has_collapsed(self, i: int, row: Row, update: Metrics, start: dict[str, float]) -> bool:
         """Whether a member has collapsed."""

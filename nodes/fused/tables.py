@@ -86,9 +86,9 @@ def make_tables(tables: Sequence[Table], num_envs: int, schedule: Schedule) -> F
         found: dict[str, jax.Array] = {}
         for part, end in zip(parts, ends) if len(tables) > 1 else ():
             share = jnp.float32(part.batch_size / ends[-1])
-            made = jnp.mean(batch.steps.version[:, end - part.batch_size : end].astype(jnp.float32))
+            age = updates - batch.steps.version[:, end - part.batch_size : end]
             found |= {f"batch_share/{part.name}": share, f"batch_share_wanted/{part.name}": share}
-            found[f"target_age/{part.name}"] = updates - made
+            found[f"target_age/{part.name}"] = jnp.mean(age.astype(jnp.float32))
         return found
 
     return FusedTables(init, add, recall, draw, prioritise, origin)

@@ -108,7 +108,7 @@ def allowed_lag(tables: Sequence[Table]) -> dict[str, float]:
 
 def policy_lag(updates: Any, version: jax.Array) -> dict[str, jax.Array]:
     """Metrics of a batch: the updates between the params that acted, `version` [T, B], and those that learn."""
-    lag = updates - version.astype(jnp.float32)
+    lag = (updates - version).astype(jnp.float32)  # Float32 has no odd numbers above 2^24.
     return {"policy_lag": jnp.mean(lag), "policy_lag_max": jnp.max(lag)}
 
 

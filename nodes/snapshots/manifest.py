@@ -1,13 +1,15 @@
-"""The manifest of a snapshot: its number, and the size and SHA-256 of each of its files.
+"""The manifest of a snapshot: its number, its time, and the size and SHA-256 of each of its files.
 
 The manifest is the last file that is written. A snapshot without a valid one was never finished.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 import stat
+import time
 from typing import Annotated
 
 import pydantic
@@ -33,6 +35,7 @@ class _Manifest:
       files: the size in bytes and the SHA-256 of each file, by its path in the folder.
       beside: the name of another folder of snapshots, in which the rest of this one lies under the same number; empty
         if there is no rest.
+      finished: the time at which it was written, in seconds since the epoch; older manifests have none.
     """
 
     __pydantic_config__ = pydantic.ConfigDict(extra="forbid")
@@ -40,6 +43,7 @@ class _Manifest:
     number: schema.Size
     files: dict[Annotated[str, pydantic.AfterValidator(_require_inside)], tuple[schema.Size, schema.Sha256]]
     beside: Annotated[str, pydantic.Field(pattern="^[a-z_]{0,64}$")] = ""
+    finished: schema.Number | None = None
 
 
 _MANIFEST = pydantic.TypeAdapter(_Manifest)
@@ -64,7 +68,7 @@ def write(folder: pathlib.Path, number: int, beside: str = "") -> None:
         else:
             files.sync(path)
             listed[path.relative_to(folder).as_posix()] = [path.stat().st_size, files.sha256(path)]
-    content = {"number": number, "files": listed, "beside": beside}
+    content = {"number": number, "files": listed, "beside": beside, "finished": time.time()}
     files.write_whole(folder / NAME, files.sealed(content))
     for path in folders:
         files.sync(path)
@@ -116,8 +120,20 @@ def size(folder: pathlib.Path) -> int:
         return 0
 
 
+def finished_at(folder: pathlib.Path) -> float | None:
+    """The time of a snapshot as its manifest itself has it, which copies of the folder keep; None of older ones.
+
+    Raises:
+      Unsound: there is no valid manifest.
+    """
+    return _read(folder).finished
+
+
 def written_at(folder: pathlib.Path) -> float | None:
     """The time at which a snapshot was finished, in seconds since the epoch; None if it never was."""
+    with contextlib.suppress(Unsound):
+        if (finished := finished_at(folder)) is not None:
+            return finished
     try:
         return (folder / NAME).stat().st_mtime
     except OSError:

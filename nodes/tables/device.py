@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,6 +15,8 @@ import jax.numpy as jnp
 from boonta.agents.base import Nest, Steps, Table
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.priorities import fresh_errors, knows_errors, light
+
+MOST_ROWS = 1 << 30  # Beyond so many rows of a slot, their number goes back: int32 would overflow within days.
 
 
 class Sample(NamedTuple):
@@ -35,7 +39,7 @@ class State(NamedTuple):
     Attributes:
       buffer: flashbax's state, leaves [B, time, ...] and its own counts. In its rows `core` is a place: (slot, row).
       cores: nest [B, sequences, ...], one for each of a slot's newest sequences; () where steps have none.
-      rows: int32 [], the number of rows of each slot so far.
+      rows: int32 [], the number of rows of each slot so far; once it is large, some turns of the table less.
     """
 
     buffer: Any
@@ -85,8 +89,10 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
         )
     per_slot = contract.sequences_per_slot(table, num_envs)
     prioritised = table.sampler == "proportional"
-    buffer = _buffer(table, num_envs, per_slot, prioritised)
-    cores = _Cores(table, num_envs, per_slot)
+    length = _length(table, per_slot)
+    buffer = _buffer(table, num_envs, length, prioritised)
+    cores = _Cores(table, num_envs, _cores_kept(table, length))
+    turn = _turn(table, length, cores.size)
 
     def init(step: Steps) -> State:
         place = cores.place(jnp.int32(0), 1) if jax.tree.leaves(step.core) else ()
@@ -106,7 +112,9 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
             kept = _with_errors(buffer, table, kept, state.rows, number)
         # XLA would merge the writing into the reading of the next batch, and to that end copy most of the table.
         kept = kept.replace(experience=jax.lax.optimization_barrier(kept.experience))
-        return State(kept, cores.add(state.cores, steps.core, state.rows), state.rows + number)
+        rows = state.rows + number
+        fewer = rows - (rows - MOST_ROWS // 2) // turn * turn
+        return State(kept, cores.add(state.cores, steps.core, state.rows), jnp.where(rows > MOST_ROWS, fewer, rows))
 
     def sample(state: State, key: jax.Array) -> Sample:
         if prioritised:
@@ -187,12 +195,7 @@ class _Cores(NamedTuple):
 
     table: Table
     num_envs: int
-    per_slot: int
-
-    @property
-    def size(self) -> int:
-        """Cores kept for a slot: of the sequences whose rows are there, and of those that are not yet complete."""
-        return self.per_slot + -(-self.table.sequence_length // self.table.period) + 1
+    size: int  # Cores kept for a slot.
 
     def init(self, core: Nest) -> Nest:
         """Room for the cores of all slots, made of one slot's core, leaves [...]."""
@@ -221,19 +224,37 @@ class _Cores(NamedTuple):
         return jax.tree.map(lambda kept: kept[slot, row // self.table.period % self.size][None], cores)
 
 
-def _buffer(table: Table, num_envs: int, per_slot: int, prioritised: bool) -> Any:
+def _length(table: Table, per_slot: int) -> int:
+    """Rows that flashbax keeps of each slot.
+
+    They are whole periods: a program adds as many, so that the oldest sequence is still whole when it draws; and
+    flashbax numbers sequences with priorities by rows over period.
+    """
+    return -(-contract.rows_of(table, per_slot) // table.period) * table.period
+
+
+def _cores_kept(table: Table, length: int) -> int:
+    """Cores kept of each slot: of all sequences that begin in its rows, and of two more, or more for a short turn."""
+    least = length // table.period + 2
+    return next(size for size in itertools.count(least) if _turn(table, length, size) <= MOST_ROWS // 2)
+
+
+def _turn(table: Table, length: int, cores: int) -> int:
+    """Rows after which rows and cores of a slot, and the beginnings of its sequences, lie where they lay before."""
+    return math.lcm(length, cores * table.period)
+
+
+def _buffer(table: Table, num_envs: int, length: int, prioritised: bool) -> Any:
     settings = {
         "add_batch_size": num_envs,
         "sample_batch_size": table.batch_size,
         "sample_sequence_length": table.sequence_length,
         "period": table.period,
         "min_length_time_axis": table.sequence_length,
+        "max_length_time_axis": length,
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Flashbax warns about sequences that don't overlap.
-        # Whole periods: a program adds as many, so that the oldest sequence is still whole when it draws; and flashbax
-        # numbers sequences with priorities by rows over period.
-        settings["max_length_time_axis"] = -(-contract.rows_of(table, per_slot) // table.period) * table.period
         if not prioritised:
             return flashbax.make_trajectory_buffer(**settings)
         return flashbax.make_prioritised_trajectory_buffer(

@@ -7,7 +7,7 @@ import contextlib
 import json
 import pathlib
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from boonta.nodes import metrics
@@ -57,9 +57,7 @@ class RowLog:
     def begin(self) -> None:
         """Opens the sinks, and remembers the rows of the run's earlier part."""
         with contextlib.suppress(OSError):  # There is no earlier part.
-            earlier = metrics.read(self._folder)
-            self._goes_on = any(map(metrics.has_counted, earlier))
-            self.health.remember(earlier)
+            self.health.remember(self._earlier_rows())
         config: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError):  # Rows are written even if config.json is damaged.
             config = json.loads((self._folder / schema.CONFIG).read_bytes())
@@ -128,6 +126,12 @@ class RowLog:
             self._put(self._earlier, self._now())
         self.flush()
         self._files.close()
+
+    def _earlier_rows(self) -> Iterator[dict[str, float | None]]:
+        """The rows of the run's earlier part, one by one."""
+        for row in metrics.each(self._folder):
+            self._goes_on = self._goes_on or metrics.has_counted(row)
+            yield row
 
     def _is_too_early(self) -> bool:
         """Whether a run that goes on hasn't got its counters back yet: rows without them would seem a new beginning."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 COLLAPSE = "collapse"  # The first word of the reason, if a program ends because learning has collapsed.
+MOST_UPDATES = 2_000_000_000  # Learners count updates by int32; the rest is for a round that begins below.
 COLLAPSED_CODE = 3  # Exit code of such a program: it has neither done its work nor failed at it.
 
 
@@ -17,7 +18,7 @@ class StopRule:
 
     Attributes:
       env_steps: the run ends after so many steps of all actors' environments together.
-      updates: the run ends after so many updates of the learner.
+      updates: the run ends after so many updates of the learner, or after `MOST_UPDATES`.
       seconds: the run ends after so much wall time since the launch, with starting and compiling; parts before a
         resumption count, too.
       eval_return: the run ends when the last evaluation has this mean return, over all evaluators; the last checkpoint
@@ -38,8 +39,15 @@ class StopRule:
             value = getattr(self, field)
             if value is not None and not value > 0:  # NaN is refused, too.
                 raise ValueError(f"stop.{field} is {value}; it must be above 0, or none for no limit")
+        if self.updates is not None and self.updates > MOST_UPDATES:
+            raise ValueError(f"stop.updates is {self.updates}; it must be at most {MOST_UPDATES}, for an int32")
         if self.eval_return is not None and math.isnan(self.eval_return):
             raise ValueError("stop.eval_return is nan; it must be a number, or none for no limit")
+
+    @property
+    def most_updates(self) -> int:
+        """The number of updates with which the run ends in any case."""
+        return MOST_UPDATES if self.updates is None else self.updates
 
     def reached(self, totals: Mapping[str, float], collapsed: bool = False) -> str:
         """A description of the limit that is reached; empty if none is.
@@ -52,6 +60,8 @@ class StopRule:
             limit = getattr(self, name)
             if limit is not None and totals.get(name, float("-inf")) >= limit:
                 return f"{name} reached {shown(name, totals[name])} (limit {shown(name, limit)})"
+        if totals.get("updates", 0.0) >= MOST_UPDATES:
+            return f"updates reached {shown('updates', totals['updates'])}, the most that a learner counts"
         return COLLAPSE if self.on_collapse and collapsed else ""
 
 

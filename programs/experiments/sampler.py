@@ -21,7 +21,7 @@ from boonta.programs.experiments.scheduler import DONE, FAILED, PRUNED, State
 from boonta.programs.experiments.spec import Range, Sample, Spec
 from boonta.programs.experiments.values import Value
 from boonta.programs.wiring.run import BadInput
-from boonta.programs.wiring.run_folder.state import rows_of
+from boonta.programs.wiring.run_folder.state import GrowingRows
 
 try:
     import optuna
@@ -34,6 +34,7 @@ except ImportError as error:
 FILE = "optuna.log"
 LOOK_EVERY_S = 2.0
 UNCOUNTED = 4  # Number of first trials, which never end early.
+COUNTERS = ("env_steps", "seconds", "updates")
 NAME = "name"  # The user attribute with a trial's name, under which it is repeated if it was cut off.
 GIVEN = ("program", "env", "seeds", "flags", "metric")  # What all trials of a study have in common.
 STAGES = {TrialState.PRUNED: PRUNED, TrialState.FAIL: FAILED}
@@ -83,6 +84,7 @@ class Sampler:
         apart = dataclasses.replace(given, populations=False)
         plan.plan(apart, [dataclasses.replace(e[0], name=f"probe{i}") for i, e in enumerate(others)], folder)
         self._among = {flag: _distribution(among) for flag, among in given.sample.flags.items()}
+        self._rows: dict[str, GrowingRows] = {}  # The rows of trials that go on, by the names of their jobs.
         self._open: dict[str, _Open] = {}  # Trials by the names of their jobs.
         self._jobs: list[Job] = []  # The jobs of all trials so far.
         self._names: list[str] = []  # The names of these trials.
@@ -161,6 +163,8 @@ class Sampler:
         jobs = self._make(name, _flags(trial))
         opened = _Open(trial, [job.name for job in jobs])
         self._open |= {job.name: opened for job in jobs}
+        names = (*COUNTERS, curves.VERSION, self._sample.metric)
+        self._rows |= {job.name: GrowingRows(self._folder / job.name, names) for job in jobs}
         return jobs
 
     def _make(self, name: str, flags: Mapping[str, Value]) -> list[Job]:
@@ -184,6 +188,8 @@ class Sampler:
         if len(trial.ended) < len(trial.jobs):
             return
         last = [values[-1] for values in self._report(trial) if values]
+        for name in trial.jobs:
+            del self._rows[name]
         if PRUNED in trial.ended.values():
             self._study.tell(trial.trial, state=TrialState.PRUNED)
         elif FAILED in trial.ended.values() or len(last) < len(trial.jobs) or self._has_diverged(trial):
@@ -209,7 +215,7 @@ class Sampler:
 
     def _report(self, trial: _Open) -> list[list[float]]:
         """Reports the evaluations that all jobs of a trial have reached to Optuna; returns each job's values."""
-        found = [values_of(self._folder / name, self._sample.metric) for name in trial.jobs]
+        found = [values_of(self._rows[name].look(), self._sample.metric) for name in trial.jobs]
         for step in range(trial.reported, min(map(len, found))):
             trial.trial.report(statistics.fmean(values[step] for values in found), step + 1)
             trial.reported = step + 1
@@ -226,9 +232,9 @@ def probes(sample: Sample) -> list[dict[str, Value]]:
     return [{flag: among[min(i, len(among) - 1)] for flag, among in ends.items()} for i in range(most)]
 
 
-def values_of(folder: pathlib.Path, metric: str) -> list[float]:
+def values_of(rows: Sequence[curves.Row], metric: str) -> list[float]:
     """A metric at each evaluation of a run, or in each row if evaluations don't measure it."""
-    return curves.curve_of(curves.moments(rows_of(folder)), metric).values.tolist()
+    return curves.curve_of(curves.moments(rows), metric).values.tolist()
 
 
 def _distribution(among: Range | list[Value]) -> Any:

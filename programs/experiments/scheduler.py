@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import errno
 import os
 import pathlib
 import signal
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Protocol
 
+from boonta.nodes.snapshots import files
 from boonta.nodes.watch.program_end import SAVING_S
 from boonta.programs.experiments import outcome
 from boonta.programs.experiments.plan import Job
@@ -27,6 +29,10 @@ POLL_S = 0.25
 END_S = THREADS_GRACE_S + SAVING_S + 30.0  # Time between the request to end and SIGKILL; a program has less itself.
 ASKED = (128 + signal.SIGTERM, -signal.SIGTERM)  # Exit codes of a program that was asked to end.
 REFUSED = 2  # A program's exit code for a command line that can't work.
+# What a machine may lack for a moment: processes or memory, files, room on the disk.
+SCARCE = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, *files.NO_ROOM)
+SCARCE_S = 300.0  # Time in which a job that can't be started for want of these is tried again.
+PAUSE_S = 1.0  # Time until it is tried again first; the time since the first attempt then doubles each time.
 LEFT, RUNNING, DONE, FAILED, PRUNED = "left", "running", "done", "failed", "pruned"
 
 
@@ -123,6 +129,8 @@ class Scheduler:
         self.states: list[State] = []
         self._left: collections.deque[State] = collections.deque()
         self._add(jobs)
+        self._scarce_since: float | None = None  # When the next job couldn't be started for want of something.
+        self._try_at = 0.0  # The time at which it is tried again.
         self._began, self._asked = time.monotonic(), 0.0  # The times of its start, and of the request to end.
 
     def run(self) -> int:
@@ -173,7 +181,7 @@ class Scheduler:
         while self._free and not self._left and (more := self._source.take()):
             self._add(more)
         for _ in range(len(self._left)):
-            if not self._free:
+            if not self._free or time.monotonic() < self._try_at:
                 return
             state = self._left.popleft()
             if not is_held(self._folder / state.job.name):
@@ -200,10 +208,22 @@ class Scheduler:
                 )
         except OSError as error:
             self._release(state)
-            self._end(state, FAILED, f"can't be started: {error}")
+            self._refuse(state, error)
             return
-        state.stage, state.since = RUNNING, time.monotonic()
+        state.stage, state.since, self._scarce_since = RUNNING, time.monotonic(), None
         state.cause = state.cause if state.failures else ""  # It no longer waits for its folder.
+
+    def _refuse(self, state: State, error: OSError) -> None:
+        """Handles a job that can't be started: for want of what may be there again soon, it stays the next one."""
+        now, cause = time.monotonic(), f"can't be started: {error}"
+        since = now if self._scarce_since is None else self._scarce_since
+        if error.errno in SCARCE and now - since < SCARCE_S:
+            state.cause, self._scarce_since = cause, since
+            self._try_at = now + max(PAUSE_S, now - since)
+            self._left.appendleft(state)
+        else:
+            self._scarce_since = None
+            self._end(state, FAILED, cause)
 
     def _tend(self, state: State) -> None:
         """Handles the end of a running job."""

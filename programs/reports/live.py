@@ -21,13 +21,14 @@ from typing import Any
 from boonta.nodes.snapshots import schema
 from boonta.programs.experiments import figures
 from boonta.programs.experiments.curves import Moment, moments
+from boonta.programs.experiments.progress import last_row
 from boonta.programs.reports import charts, page, picture
 from boonta.programs.reports.meanings import found
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal, temporary
 from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.programs.wiring.run_folder.recorded import Picture
-from boonta.programs.wiring.run_folder.state import SENTENCES, rows_of, state_of
+from boonta.programs.wiring.run_folder.state import SENTENCES, GrowingRows, state_of
 from boonta.programs.wiring.supervision import stacks
 
 HTML = pathlib.Path(__file__).with_name("live.html")
@@ -47,6 +48,7 @@ class Live:
     def __init__(self, folder: pathlib.Path):
         self._folder = folder
         self._drawn: tuple[float, str] = (-1.0, "")  # The time of the last row that is drawn, and the charts.
+        self._rows = GrowingRows(folder)
         self._drawing = threading.Lock()  # Matplotlib's pyplot draws for one thread at a time.
 
     def page(self) -> str:
@@ -77,7 +79,7 @@ class Live:
     def charts(self) -> str:
         """The charts, as SVGs one after another; they are drawn again when there is a new row."""
         with self._drawing:
-            past = moments(rows_of(self._folder))
+            past = moments(self._rows.look())
             last = past[-1].seconds if past else 0.0
             if last != self._drawn[0]:
                 self._drawn = last, _charts(past)
@@ -102,10 +104,9 @@ class Live:
 
     def metrics(self, node: str) -> str:
         """The newest values of a node's own metrics, or of its group's, with their meaning, as lines."""
-        rows = rows_of(self._folder)
         agent = read_config(self._folder).agent
         group, lines = node.partition("/")[0], []
-        for name, value in (rows[-1] if rows else {}).items():
+        for name, value in last_row(self._folder).items():
             if name.endswith(f"/{node}") or name.startswith(f"share/{group}/"):
                 meaning = "".join(f"  {metric.meaning}" for metric in found(name, agent)[:1])
                 lines.append(f"{name}  {'-' if value is None else format(value, ',.5g')}{meaning}")

@@ -113,6 +113,11 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         journal.LOG.debug("%s%d", journal.ENDED, code)
     if run.launch == "serial":
         codes.append(code)
+    if run.is_unit:
+        from boonta.programs.wiring.interpreters import threads  # It imports JAX, which processes of actors go without.
+
+        if threads.hang():
+            end_now(code)
     run.leave(code)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import types
+from concurrent import futures
 
 from boonta.nodes import metrics
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.snapshots import counters
+from boonta.nodes.watch.roster import Roster
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.heartbeats import report
 
@@ -176,3 +178,26 @@ def test_a_monitor_that_came_back_has_no_rates_of_the_time_before(tmp_path, monk
         )
     assert rows[0] == [] and rows[2] == [10.0], rows
     assert rows[1] in ([], [None], [0.0])
+
+
+def test_whoever_makes_a_row_looks_at_the_nodes_while_no_heartbeat_can_add_one(tmp_path, monkeypatch):
+    """Heartbeats come in other threads, also before the first row and as the log is closed."""
+    monitor, held = Monitor("monitor", str(tmp_path), StopRule()), []
+    reports = Roster.reports.fget
+
+    def is_free() -> bool:
+        free = monitor._state.acquire(blocking=False)
+        if free:
+            monitor._state.release()
+        return free
+
+    def look(self: Roster) -> list:
+        held.append(not other.submit(is_free).result())
+        return reports(self)
+
+    monkeypatch.setattr(Roster, "reports", property(look))
+    with futures.ThreadPoolExecutor(1) as other:
+        monitor.start()
+        monitor.beat(report("actor/0"))
+        monitor.close()
+    assert len(held) >= 2 and all(held)

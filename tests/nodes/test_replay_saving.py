@@ -277,3 +277,23 @@ def test_what_reverb_itself_can_not_write_is_told(start, tmp_path, monkeypatch):
     ask(node, 2)
     node.round()
     assert numbers(tmp_path / "replay") == [2]
+
+
+def test_what_reverb_had_room_for_does_not_stay_on_a_full_disk(start, tmp_path, monkeypatch):
+    node = start()
+    add(node)
+    checkpoint = node._client.checkpoint
+
+    def cut_short() -> str:
+        truncate(pathlib.Path(checkpoint()) / "chunks.tfrecord")
+        raise RuntimeError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node._client, "checkpoint", cut_short)
+        ask(node, 1)
+        node.round()
+    assert "the tables could not be saved: " in node.report()["warnings"][0]
+    assert not files(tmp_path / "replay")
+    ask(node, 2)
+    node.round()
+    assert numbers(tmp_path / "replay") == [2]

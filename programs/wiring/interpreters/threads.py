@@ -11,13 +11,14 @@ from boonta.nodes.base import Node
 from boonta.nodes.hosts.agreement import Agreement, SeveralHosts
 from boonta.nodes.hosts.host_monitor import HostMonitor
 from boonta.nodes.monitor import Monitor
-from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import Run
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.supervision import supervise
 from boonta.programs.wiring.supervision.interrupts import Signals
 from boonta.programs.wiring.supervision.workers import Thread
+
+_workers: list[Thread] = []  # The nodes of the program that `run` has run last.
 
 
 def monitor_of(run: Run, **settings: Any) -> Monitor:
@@ -66,7 +67,7 @@ def require_roles(
 
 
 def run(monitor: Monitor, nodes: Sequence[Node]) -> int:
-    """Runs the nodes of a program in one process, each in a thread; returns when they have ended.
+    """Runs the nodes of a program in one process, each in a thread; returns when they have ended, but for who hangs.
 
     Returns:
       The exit code: 0 if a stop rule was reached, 1 if a node failed, 130 after Ctrl-C, 143 after SIGTERM.
@@ -74,13 +75,16 @@ def run(monitor: Monitor, nodes: Sequence[Node]) -> int:
     signals = Signals()
     all_nodes = [monitor, *nodes]
     pool = futures.ThreadPoolExecutor(len(all_nodes))
-    workers = [Thread(node.name, pool.submit(_run_node, node)) for node in all_nodes]
-    code = supervise.stay(workers, monitor, signals)
+    _workers[:] = [Thread(node.name, pool.submit(_run_node, node)) for node in all_nodes]
+    code = supervise.stay(_workers, monitor, signals)
     if isinstance(monitor, HostMonitor):  # A thread that hangs here must not cost another host its last save.
         monitor.hosts.leave(monitor.agreed)
-    if any(worker.alive() for worker in workers):  # Threads can't be killed.
-        end_now(code)
     return code
+
+
+def hang() -> bool:
+    """Whether a node hangs in its thread: threads can't be killed, and Python's own exit would wait for it."""
+    return any(worker.alive() for worker in _workers)
 
 
 def _run_node(node: Node) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from boonta.nodes import metrics
+from boonta.nodes.snapshots import schema
 from boonta.programs.wiring.run_folder import journal
 
 State = Literal["running", "ended", "cut off", "never started"]
@@ -56,3 +59,32 @@ def rows_of(workdir: pathlib.Path) -> list[dict[str, float | None]]:
         return metrics.read(workdir)
     except OSError:
         return []
+
+
+class GrowingRows:
+    """The rows of the metrics of a run that goes on; a look parses only those that are new.
+
+    Args:
+      workdir: the run's folder.
+      names: the metrics that are kept of a row; None keeps all.
+    """
+
+    def __init__(self, workdir: pathlib.Path, names: Collection[str] | None = None):
+        self._file, self._names = workdir / metrics.FILE, names
+        self._rows: list[dict[str, float | None]] = []
+        self._read = 0  # Bytes of the file.
+
+    def look(self) -> list[dict[str, float | None]]:
+        """The rows so far, without malformed ones; none before the first one."""
+        with contextlib.suppress(OSError), open(self._file, "rb") as file:
+            if os.fstat(file.fileno()).st_size < self._read:  # It is another file.
+                self._rows, self._read = [], 0
+            file.seek(self._read)
+            for line in file:
+                if not line.endswith(b"\n"):  # The rest is still to be written.
+                    break
+                self._read += len(line)
+                with contextlib.suppress(ValueError):
+                    row = schema.load(schema.ROW, line)
+                    self._rows.append({name: row[name] for name in row if self._names is None or name in self._names})
+        return self._rows

@@ -11,7 +11,7 @@ import pytest
 
 from boonta.agents.base import Agent, Batch, Policy, Steps, Table, Update
 from boonta.envs.jax.catch import Catch
-from boonta.nodes.fused import fusion, schedule
+from boonta.nodes.fused import fusion, schedule, tables
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
@@ -107,6 +107,14 @@ def test_ratios_of_samples_to_inserts_are_kept_by_all_tables(recorded):
     age = updates - 1 - np.mean(batches[-1].steps.version[:, 2:])
     assert outcome.metrics["target_age/again"] == pytest.approx(age)
     assert outcome.metrics["target_age/fresh"] > age
+
+
+def test_the_age_of_targets_is_exact_after_days_of_updates(recorded):
+    """A float32 has only multiples of 128 there."""
+    steps = recorded[0][-1].steps
+    batch = Batch(steps._replace(version=jnp.full_like(steps.version, 2**30 + 1)), probability=jnp.ones(8))
+    made = tables.make_tables(TABLES, SLOTS, schedule.make_schedule(TABLES, SLOTS, 8, 1))
+    assert made.origin(jnp.int32(2**30 + 4), batch)["target_age/again"] == pytest.approx(3.0)
 
 
 def test_errors_go_back_to_the_table_that_the_sequence_came_from(recorded):

@@ -14,6 +14,12 @@ def test_policy_lag_is_counted_in_updates():
     assert lag == {"policy_lag": 2.0, "policy_lag_max": 4.0}
 
 
+def test_policy_lag_is_exact_after_days_of_updates():
+    """A float32 has only multiples of 128 there."""
+    lag = policy_lag(jnp.int32(2**30 + 3), jnp.array([[2**30 + 1, 2**30], [2**30 + 3, 2**30 + 2]]))
+    assert lag == {"policy_lag": 1.5, "policy_lag_max": 3.0}
+
+
 @pytest.mark.parametrize("loss", [np.nan, np.inf])
 def test_a_loss_that_is_not_finite_is_refused_with_the_number_of_updates(loss):
     require_finite({"loss": 1.0}, 1234)

@@ -4,6 +4,7 @@ import functools
 import os
 import pathlib
 import shutil
+import types
 
 import pytest
 
@@ -12,6 +13,7 @@ from boonta.nodes.snapshots.store import Retention, SnapshotFolder, numbers
 from boonta.tests.helpers.damage import flip
 
 SHA256 = "0" * 64
+sealed = files.sealed
 
 
 def store(folder: pathlib.Path, keep: int = 3) -> SnapshotFolder:
@@ -36,14 +38,38 @@ def test_the_newest_few_stay_and_nothing_else(tmp_path):
     assert store(tmp_path).newest() == 11
 
 
-def test_one_of_every_few_hours_stays_for_good(tmp_path):
-    target = SnapshotFolder(tmp_path, "snapshot", Retention(newest=1, every_h=2.0))
-    for number, hours in enumerate((0.0, 1.0, 1.9, 2.0, 3.9, 4.1, 5.0), 1):
+def write_at(monkeypatch, target: SnapshotFolder, *hours: float) -> None:
+    """Writes snapshots with the numbers from 1 at these times."""
+    for number, at in enumerate(hours, 1):
+        monkeypatch.setattr(manifest, "time", types.SimpleNamespace(time=lambda at=at: 1e9 + 3_600 * at))
         write(target, number)
-        os.utime(tmp_path / str(number) / "MANIFEST.json", (1e9 + 3_600 * hours,) * 2)
-    write(target, 8)
+
+
+def test_one_of_every_few_hours_stays_for_good(tmp_path, monkeypatch):
+    target = SnapshotFolder(tmp_path, "snapshot", Retention(newest=1, every_h=2.0))
+    write_at(monkeypatch, target, 0.0, 1.0, 1.9, 2.0, 3.9, 4.1, 5.0, 6.0)
     assert numbers(tmp_path) == [1, 4, 6, 8]
     assert target.newest() == 8
+
+
+def test_what_stays_for_good_stays_in_a_copy_of_the_folder_too(tmp_path, monkeypatch):
+    """A copy's files may all be of the same time, as after `scp -r` or from a bucket."""
+    retention = Retention(newest=1, every_h=2.0)
+    write_at(monkeypatch, SnapshotFolder(tmp_path / "first", "snapshot", retention), *map(float, range(8)))
+    shutil.copytree(tmp_path / "first", tmp_path / "copy", copy_function=shutil.copyfile)
+    write(SnapshotFolder(tmp_path / "copy", "snapshot", retention), 9)
+    assert numbers(tmp_path / "copy") == [1, 3, 5, 7, 9]
+
+
+def test_what_an_older_boonta_has_kept_for_good_stays(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "sealed", lambda content: sealed({**content, "finished": None}))
+        for number in (1, 2):
+            write(SnapshotFolder(tmp_path, "snapshot"), number)
+    retention = Retention(newest=1, every_h=2.0)
+    for number in (3, 4, 5):
+        write(SnapshotFolder(tmp_path, "snapshot", retention), number)
+    assert numbers(tmp_path) == [1, 2, 3, 5]
 
 
 def test_there_may_be_none(tmp_path):
@@ -191,6 +217,7 @@ def test_all_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
         {"number": 1, "files": {}, "beside": "../../elsewhere"},
         {"number": 1, "files": {}, "beside": "x" * 5_000},
         {"number": 1, "files": {}, "beside": 1},
+        {"number": 1, "files": {}, "finished": "today"},
     ],
 )
 def test_a_strange_manifest_is_refused_even_with_the_right_digest(tmp_path, content):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pathlib
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import pytest
 
@@ -76,6 +78,55 @@ def test_a_job_that_cannot_be_started_gives_back_its_slot_and_its_file(tmp_path,
     assert code == 1 and [state.cause[:16] for state in states.values()] == ["can't be started"] * 2
     assert all(state.slot is None and state.output is None for state in states.values())
     assert run(tmp_path, job("one"), job("two"))[0] == 0
+
+
+@pytest.fixture
+def scarce(monkeypatch):
+    """The scheduler's clock, the attempts to start a process so far, and a patch by which all of them fail."""
+    now, attempts = [0.0], []
+    module = "boonta.programs.experiments.scheduler"
+    with monkeypatch.context() as patched:
+        patched.setattr(f"{module}.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+
+        def fail(number: int) -> None:
+            def start(*given, **settings) -> None:
+                attempts.append(now[0])
+                raise OSError(number, os.strerror(number))
+
+            patched.setattr(f"{module}.subprocess.Popen", start)
+
+        yield now, attempts, fail, patched
+
+
+@pytest.mark.parametrize("lack", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT])
+def test_for_want_of_what_may_be_there_again_soon_no_job_fails(tmp_path, scarce, lack):
+    now, attempts, fail, patched = scarce
+    fail(lack)
+    scheduler = Scheduler(tmp_path, [job("one"), job("two")], slots(2), 0)
+    for now[0] in (0.0, 0.5, 1.0, 1.5, 2.0, 3.5, 4.0):
+        scheduler._fill()
+    assert attempts == [0.0, 1.0, 2.0, 4.0]
+    assert [state.stage for state in scheduler.states] == [LEFT] * 2
+    assert scheduler.states[0].cause == f"can't be started: [Errno {lack}] {os.strerror(lack)}"
+    assert all(state.slot is None and state.output is None for state in scheduler.states)
+    patched.undo()
+    assert scheduler.run() == 0
+    assert [(state.stage, state.cause, len(starts(tmp_path, state.job.name))) for state in scheduler.states] == [
+        (DONE, "", 1)
+    ] * 2
+
+
+def test_after_minutes_without_a_job_fails_and_the_next_one_has_as_many(tmp_path, scarce):
+    now, attempts, fail, _ = scarce
+    fail(errno.EAGAIN)
+    scheduler = Scheduler(tmp_path, [job("one"), job("two")], slots(2), 0)
+    failed_at = {}
+    while len(failed_at) < 2:
+        scheduler._fill()
+        failed_at |= {s.job.name: now[0] for s in scheduler.states if s.stage == FAILED and s.job.name not in failed_at}
+        now[0] += 1.0
+    assert failed_at["one"] >= 300.0 and failed_at["two"] - failed_at["one"] >= 300.0
+    assert len(attempts) < 30
 
 
 def test_a_job_whose_stop_rule_was_raised_goes_on(tmp_path):

@@ -9,10 +9,13 @@ import pytest
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.host_monitor import HostMonitor
+from boonta.nodes.monitor import Monitor
 from boonta.nodes.watch.stopping import COLLAPSED_CODE, StopRule
+from boonta.programs.wiring import launch
 from boonta.programs.wiring.interpreters import threads
-from boonta.programs.wiring.run_folder import journal
+from boonta.programs.wiring.run_folder import journal, temporary
 from boonta.tests.helpers.deadline import DEADLINE_S
+from boonta.tests.helpers.solo_program import solo_program
 
 NOTE = "For simplicity, JAX has removed its internal frames"
 
@@ -35,19 +38,46 @@ def test_the_lines_of_code_that_led_to_a_failure_are_shown_and_kept(tmp_path, ca
     assert node.own_failure == "learner failed while stepping: KeyError: 'left'"
 
 
-@pytest.mark.parametrize("agreed", [True, False])
-def test_hosts_part_as_they_have_agreed_whatever_the_exit_code_and_before_a_thread_that_hangs_ends_the_process(
-    tmp_path, monkeypatch, agreed
-):
-    hangs, did = threading.Event(), []
+@pytest.fixture
+def hanging(monkeypatch):
+    """Nodes whose threads hang, and a program that ends with them."""
+    hangs = threading.Event()
     monkeypatch.setattr(threads, "_run_node", lambda node: hangs.wait(DEADLINE_S))
     monkeypatch.setattr(threads.supervise, "stay", lambda *given: COLLAPSED_CODE)
-    monkeypatch.setattr(Hosts, "leave", lambda self, agreed: did.append(("left", agreed)))
-    monkeypatch.setattr(threads, "end_now", lambda code: did.append(("ended", code)))
+    yield
+    hangs.set()
+    for worker in threads._workers:
+        worker._future.result(DEADLINE_S)
+
+
+@pytest.mark.usefixtures("hanging")
+@pytest.mark.parametrize("agreed", [True, False])
+def test_hosts_part_as_they_have_agreed_whatever_the_exit_code_and_though_a_thread_hangs(tmp_path, monkeypatch, agreed):
+    did = []
+    monkeypatch.setattr(Hosts, "leave", lambda self, agreed: did.append(agreed))
     monitor = HostMonitor("monitor", str(tmp_path), StopRule(), Hosts("here:1", 2, 0))
     monitor.agreed = agreed
-    try:
-        assert threads.run(monitor, []) == COLLAPSED_CODE
-    finally:
-        hangs.set()
-    assert did == [("left", agreed), ("ended", COLLAPSED_CODE)]
+    assert threads.run(monitor, []) == COLLAPSED_CODE and threads.hang()
+    assert did == [agreed]
+
+
+@pytest.mark.usefixtures("hanging")
+def test_a_thread_that_hangs_ends_the_process_once_all_is_written_and_what_runs_beside_it_has_ended(
+    tmp_path, monkeypatch
+):
+    """A sweep takes the exit code from the last line of a run's log."""
+    did = []
+
+    class Ended(BaseException):
+        """Stands for the end of the process."""
+
+    def end_now(code: int) -> None:
+        did.append((code, journal.last_code(tmp_path), [path.name for path in tmp_path.glob(temporary.FOLDER)]))
+        raise Ended
+
+    monkeypatch.setattr(launch, "prepare", lambda program: lambda: threads.run(Monitor("monitor", "", StopRule()), []))
+    monkeypatch.setattr(launch.Trackers, "end", lambda self, wait_s=0.0: did.append("trackers end"))
+    monkeypatch.setattr(launch, "end_now", end_now)
+    with pytest.raises(Ended):
+        launch.main(solo_program, ["--workdir", str(tmp_path), "--launch", "sebulba"])
+    assert did == ["trackers end", (COLLAPSED_CODE, COLLAPSED_CODE, [])]
