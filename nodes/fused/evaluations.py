@@ -101,9 +101,9 @@ class Evaluations:
     def _remember(self, workdir: pathlib.Path) -> None:
         """Learns from the rows of an earlier part of the run what each member has shown."""
         with contextlib.suppress(OSError):  # There is no earlier part.
-            members = dict(enumerate(self._health))
+            members: dict[float | None, Health] = {float(i): health for i, health in enumerate(self._health)}
             for row in metrics.each(workdir, metrics.MEMBERS):
-                if (health := members.get(row.get("member"))) is not None:  # Its numbers are floats.
+                if (health := members.get(row.get("member"))) is not None:
                     health.feed(_judged(row))
             for health in self._health:
                 health.remember(())
