@@ -179,8 +179,8 @@ def check_encoder(layers: Layers, spec: EnvSpec, torso: networks.MakeTorso | Non
     for leaf in jax.tree.leaves(spec.observations):
         if layers.torso.kind == "mlp" and leaf.dtype == jnp.uint8 and encoders.is_image(leaf.shape):
             raise ValueError(
-                f"torso.kind is 'mlp', which takes numbers, but observations are images, uint8{list(leaf.shape)}; take "
-                "'nature' or another of convolutions"
+                f"layers.torso.kind is 'mlp', which takes numbers, but observations have images, "
+                f"uint8{list(leaf.shape)}; take 'nature', or for small images 'minatar' or 'deep'"
             )
 
 

@@ -68,7 +68,7 @@ def check_image(torso: Torso, shape: tuple[int, ...], name: str = "observations"
         if min(shape[:2]) < kernel:
             raise ValueError(
                 f"torso.kind is {torso.kind!r}: its layer of {channels} channels has a window of {kernel}, but from "
-                f"{name} only {shape[:2]} reach it; use 'deep' or 'mlp' for small images"
+                f"{name} only {shape[:2]} reach it; use 'minatar', 'deep' or 'mlp' for small images"
             )
         shape = tuple((size - kernel) // stride + 1 for size in shape[:2])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shlex
 
@@ -34,6 +35,7 @@ NODE_COMMAND = """node=(./run python -m boonta.deploy.node "$0" --label "$label"
 # scancel signals all tasks; srun would kill the others at once when the first one ends.
 BODY = """set -u
 cd @ROOT@ || exit 2
+export PYTHONPATH=@HERE@${PYTHONPATH:+:$PYTHONPATH} # Modules of your own are found where this script was made.
 @SETTING@
 # An array's last task has the array's own number, by which all of its tasks would be meant.
 job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
@@ -94,6 +96,7 @@ def body(root: pathlib.Path, restarts: int, command: str, setting: str) -> str:
       setting: the commands that set `nodes`, `words` and `workdir`.
     """
     script = BODY.replace("@ROOT@", shlex.quote(str(root))).replace("@SERVERS@", FILE)
+    script = script.replace("@HERE@", shlex.quote(os.getcwd()))
     script = script.replace("@RESTARTS@", str(restarts)).replace("@LINGER@", str(LINGER_S))
     script = script.replace("@PORT@", str(core.BASE_PORT)).replace("@SETTING@", setting)
     return script.replace("@COMMAND@", command).rstrip()  # Last: flags may have any text.

@@ -24,12 +24,11 @@ class Evaluation:
         a quarter and a half of the first interval.
       every_env_steps: env steps between evaluations; of a population, each member's.
       deterministic: whether the policy takes its best action, or draws one as actors do; None leaves it to the agent.
-      max_share: the greatest share of its time that the evaluator plays, above 0 and at most 1. Long episodes and deep
-        searches would else take the cores that actors and learner need.
+      max_share: the greatest share of its time that the evaluator plays, above 0 and at most 1.
       max_age: updates after which the run warns that the last evaluation is old; None: five times the longest distance
         between two so far.
-      max_steps: env steps after which an episode is cut, and counts with what it has earned; None: 30,000. In a game of
-        two, the moves after which it is a draw; None: 1,000.
+      max_steps: env steps after which an episode is cut; None: 30,000. In a game of two, moves until it is a draw;
+        None: 1,000.
 
     Raises:
       ValueError: a field can't work; the message names it, its value and what it must be.

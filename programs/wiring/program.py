@@ -132,7 +132,7 @@ class Program:
         object.__setattr__(self, "groups", tuple(map(self._numbered, self.groups)))
         labels = [group.label for group in self.groups]
         if len(set(labels)) < len(labels):
-            raise ValueError(f"{self.name}: groups are {labels}; each needs a label of its own")
+            raise ValueError(f"{self.name}: groups are {labels}; each needs a label of its own, group(…, label=…)")
         if any(group.node.role == "learner" and "replay" in parameters(group.node) for group in self.groups):
             self._require_writers()
 

@@ -99,7 +99,7 @@ def test_critics_share_nothing_and_policies_see_images():
         ),
         (
             IMAGE,
-            r"torso.kind is 'mlp', which takes numbers, but observations are images, uint8\[36, 36, 3\]; take 'nature'",
+            r"layers.torso.kind is 'mlp', which .*, but observations have images, uint8\[36, 36, 3\]; take 'nature'",
         ),
     ],
 )

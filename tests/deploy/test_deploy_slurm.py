@@ -21,6 +21,7 @@ UNIT = pathlib.Path(__file__).parents[1] / "helpers" / "unit_program.py"
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 
 SRUN = """#!/bin/bash
+printf %s "$PYTHONPATH" >"${0%/*}/path"
 # Runs the tasks one after the other, and prints where Slurm would run each.
 options=()
 while [[ $1 == --* ]]; do options+=("$1"); shift; done
@@ -138,6 +139,14 @@ def test_a_program_of_threads_runs_once_on_each_machine(cluster):
     assert (
         "#SBATCH --ntasks-per-node=1" in script and "#SBATCH --cpus-per-task=3" in script
     )  # The task has all places of its machine.
+
+
+def test_modules_of_ones_own_are_found_where_the_script_was_made(cluster, tmp_path_factory, monkeypatch):
+    mine = tmp_path_factory.mktemp("my modules")
+    monkeypatch.chdir(mine)
+    monkeypatch.setenv("PYTHONPATH", "/also")
+    assert cluster.start().wait(30) == 0
+    assert (cluster.folder / "path").read_text() == f"{mine}:/also"
 
 
 def test_work_done_ends_the_job(cluster):

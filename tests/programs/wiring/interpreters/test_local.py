@@ -44,8 +44,14 @@ def environments_of(running: Running) -> dict[str, dict[str, str]]:
         words = {node: file.read_text().split("\0") for node, file in files.items()}
         return {node: dict(word.split("=", 1) for word in words[node] if "=" in word) for node in words}
 
-    # They are empty until a process has become its program.
-    running.wait_until(lambda: bool(running.pids) and all(found().values()), "launched")
+    def begun() -> bool:
+        """Until a process has become its program, it has its launcher's words and variables, or none."""
+        words = [
+            pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for pid in [running.process.pid, *running.pids.values()]
+        ]
+        return len(words) > 1 and all(words) and words[0] not in words[1:]
+
+    running.wait_until(begun, "launched")
     return found()
 
 
