@@ -18,7 +18,7 @@ class StopRule:
 
     Attributes:
       env_steps: the run ends after so many steps of all actors' environments together.
-      updates: the run ends after so many updates of the learner, or after `MOST_UPDATES`.
+      updates: the run ends after so many updates of the learner.
       seconds: the run ends after so much wall time since the launch, with starting and compiling; parts before a
         resumption count, too.
       eval_return: the run ends when the last evaluation has this mean return, over all evaluators; the last checkpoint
