@@ -1,4 +1,4 @@
-"""The agent and the networks of `agents/README.md` are whole: they learn Catch."""
+"""The agents and the networks of `agents/README.md` are whole: they learn Catch."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from boonta.tests.helpers.params import drawn
 
 pytestmark = pytest.mark.once
 PAGE = pathlib.Path(__file__).parents[2] / "agents" / "README.md"
-CODE, *NETWORKS = python_blocks(PAGE)
+CODE, REPLAYED, *NETWORKS = python_blocks(PAGE)
 ENV = Catch()
 # Fewer simulations take less time; the page's model has no functions for the consistency loss.
 MUZERO = replaced(muzero.CATCH, {"num_simulations": 4, "consistency_cost": 0.0, "replay.min_size": 64})
 
 
-@pytest.fixture
-def my_agent(monkeypatch):
-    """The page's first code, as a module."""
-    assert len(CODE.splitlines()) <= 110
+@pytest.fixture(params=[CODE, REPLAYED], ids=["fresh", "replayed"])
+def my_agent(request, monkeypatch):
+    """Each of the page's whole agents, as a module."""
+    assert len(request.param.splitlines()) <= 110
     module = types.ModuleType("my_agent")
     monkeypatch.setitem(sys.modules, "my_agent", module)
-    exec(compile(CODE, "my_agent.py", "exec"), vars(module))
+    exec(compile(request.param, "my_agent.py", "exec"), vars(module))
     return module
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pathlib
 
+import numpy as np
 import pytest
 
 from boonta.envs import base, conformance
@@ -22,6 +23,17 @@ def test_an_environment_of_the_guide(function, masked, tmp_path, monkeypatch):
     env = getattr(importlib.import_module(f"guide_{function}"), function)()
     assert isinstance(env.spec.observations, base.BoardView) == masked
     conformance.check(env, steps=240)
+
+
+def test_the_environment_around_another_one_of_the_guide(tmp_path, monkeypatch):
+    (block,) = (block for block in BLOCKS if "class CarefulAtari(Atari)" in block)
+    (tmp_path / "my_atari.py").write_text(block)
+    monkeypatch.syspath_prepend(tmp_path)
+    env = importlib.import_module("my_atari").CarefulAtari("Pong")
+    batch = env(1, 0)
+    timesteps = [batch.reset(), *(batch.step(np.zeros(1, np.int32)) for _ in range(240))]
+    assert {float(timestep.reward[0]) for timestep in timesteps} == {0.0, -2.0}  # Who never moves only loses points.
+    batch.close()
 
 
 @pytest.mark.parametrize(("name", "players"), [("Corridor", 1), ("Nim", 2)])
