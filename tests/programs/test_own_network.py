@@ -34,7 +34,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def program(tmp_path) -> str:
-    _, torso, *_ = python_blocks(PAGE)
+    (torso,) = (block for block in python_blocks(PAGE) if "class Torso(" in block)
     path = tmp_path / "own_network.py"
     path.write_text(f"{torso}\n\n{PROGRAM}")
     return str(path)
