@@ -9,7 +9,7 @@ import json
 import pathlib
 import stat
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import pydantic
@@ -124,6 +124,22 @@ def _where(location: Sequence[str | int], content: Any, missing: bool) -> str:
     return ".".join(map(str, [*names, *location[-1:]] if missing else names))
 
 
+def each_line(schema: pydantic.TypeAdapter[T], path: pathlib.Path) -> Iterator[tuple[int, T | None]]:
+    """Yields the lines that `load_lines` reads one by one: the number of each, and None for one that doesn't fit.
+
+    Raises:
+      OSError: the file can't be read.
+    """
+    with open(path, "rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                yield number, load(schema, line)
+            except ValueError:
+                yield number, None
+
+
 def load_lines(schema: pydantic.TypeAdapter[T], path: pathlib.Path) -> tuple[list[T], list[int]]:
     """Reads JSON lines, each of which must fit a schema; if a kill has cut the last one short, only that one is lost.
 
@@ -134,14 +150,11 @@ def load_lines(schema: pydantic.TypeAdapter[T], path: pathlib.Path) -> tuple[lis
       OSError: the file can't be read.
     """
     loaded, malformed = [], []
-    with open(path, "rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                loaded.append(load(schema, line))
-            except ValueError:
-                malformed.append(number)
+    for number, line in each_line(schema, path):
+        if line is None:
+            malformed.append(number)
+        else:
+            loaded.append(line)
     return loaded, malformed
 
 

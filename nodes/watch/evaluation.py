@@ -45,7 +45,7 @@ class Evaluation:
     max_steps: int | None = None
 
     def __post_init__(self) -> None:
-        every = {"seconds": self.every_s, "updates": self.every_updates, "env_steps": self.every_env_steps}
+        every = self._every
         if self.by not in ("default", *every):
             raise ValueError(f"evaluation.by is {self.by!r}; it must be one of {', '.join(every)}, or default")
         if not all(math.isfinite(each) and each >= 0 for each in every.values()):
@@ -83,12 +83,17 @@ class Evaluation:
         by = self.by if self.by != "default" else "updates" if fused else "seconds"
         if fused and by == "seconds":
             raise ValueError("evaluation.by is 'seconds'; a fused program counts 'updates' or 'env_steps'")
-        return by, {"seconds": self.every_s, "updates": self.every_updates, "env_steps": self.every_env_steps}[by]
+        return by, self._every[by]
 
     def in_updates(self, env_steps: float) -> int:
         """The interval of a fused program in updates, each of so many env steps; 0 makes no evaluations."""
         by, every = self.interval(fused=True)
         return max(1, round(every / env_steps if by == "env_steps" else every)) if every else 0
+
+    @property
+    def _every(self) -> dict[str, float]:
+        """The intervals by what they count."""
+        return {"seconds": self.every_s, "updates": self.every_updates, "env_steps": self.every_env_steps}
 
     @property
     def cut_after(self) -> int:
