@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,8 @@ from boonta.agents.base import Nest
 from boonta.agents.groups import Optimiser
 
 Metrics = dict[str, jax.Array]
+AnyOptimiser: TypeAlias = Optimiser | optax.GradientTransformation  # Settings, or the user's own.
+OwnOptimisers: TypeAlias = optax.GradientTransformation | Mapping[str, optax.GradientTransformation] | None
 FEW = 16  # Arrays that an optimiser takes one by one; measured with 8 and 48.
 
 
@@ -66,17 +68,50 @@ def make_optimiser(settings: Optimiser, rate: float | jax.Array, weights: Nest =
     return optax.chain(clip, adam, decay, optax.scale_by_learning_rate(schedule))
 
 
-def make_descent(optimiser: Optimiser | Mapping[str, Optimiser], periods: Mapping[str, int]) -> Descent:
+def chosen(
+    settings: Optimiser | Mapping[str, Optimiser], own: OwnOptimisers
+) -> AnyOptimiser | Mapping[str, Optimiser] | Mapping[str, AnyOptimiser]:
+    """An agent's optimisers: those that its config describes, or the user's own in their place.
+
+    Args:
+      settings: the config's: of one optimiser, or of several by name.
+      own: the user's, which takes the place of one or of each of several; or a dict with some of several by name; None
+        keeps the config's.
+
+    Raises:
+      ValueError: a name is not among the config's.
+    """
+    if own is None:
+        return settings
+    if not isinstance(settings, Mapping):
+        return own
+    if not isinstance(own, Mapping):
+        return dict.fromkeys(settings, own)
+    if unknown := own.keys() - settings.keys():
+        raise ValueError(f"optimiser has an entry {min(unknown)!r}; the agent's optimisers are {sorted(settings)}")
+    return {**settings, **own}
+
+
+def make_descent(optimiser: AnyOptimiser | Mapping[str, AnyOptimiser], periods: Mapping[str, int]) -> Descent:
     """Makes the descent of an update.
 
     Args:
-      optimiser: settings for all params; or, where params are a dict, for each entry by its name.
+      optimiser: settings for all params, or an optax gradient transformation; or, where params are a dict, one of these
+        for each entry by its name.
       periods: updates between those that change an entry, by its name; 1 for others.
+
+    Raises:
+      ValueError: an optimiser is neither.
     """
     if isinstance(optimiser, Mapping):
         return _descend_by_entry(
             {name: _rarely(make_descent(own, {}), periods.get(name, 1)) for name, own in optimiser.items()}
         )
+    if isinstance(optimiser, optax.GradientTransformation):
+        return _descend_by(optimiser)
+    if not isinstance(optimiser, Optimiser):
+        wanted = "settings of agents.groups.Optimiser, or an optax gradient transformation such as optax.lion(1e-4)"
+        raise ValueError(f"optimiser is {optimiser!r}; it must be {wanted}")
     schedule = make_schedule(optimiser)
 
     def init(params: Nest) -> Nest:
@@ -90,14 +125,26 @@ def make_descent(optimiser: Optimiser | Mapping[str, Optimiser], periods: Mappin
         weights = None if never else _packed(_only_weights(params))[0]
         rate = schedule(updates)
         change, state = make_optimiser(optimiser, rate, weights).update(slope, state, packed)
-        metrics = {
-            "grad_norm": optax.global_norm(slope),
-            "update_norm": optax.global_norm(change),
-            "learning_rate": jnp.asarray(rate, jnp.float32),
-        }
+        metrics = _norms(slope, change) | {"learning_rate": jnp.asarray(rate, jnp.float32)}
         return unpack(optax.apply_updates(packed, change)), state, metrics
 
     return Descent(init, step)
+
+
+def _descend_by(optimiser: optax.GradientTransformation) -> Descent:
+    """AnyOptimiser by the user's own optimiser. It gets params as they are, since it may tell them by name or shape."""
+
+    def step(gradient: Nest, state: Nest, params: Nest, updates: jax.Array) -> tuple[Nest, Nest, Metrics]:
+        del updates
+        change, state = optimiser.update(gradient, state, params)
+        return optax.apply_updates(params, change), state, _norms(gradient, change)
+
+    return Descent(optimiser.init, step)
+
+
+def _norms(gradient: Nest, change: Nest) -> Metrics:
+    """The lengths of the gradient, before clipping, and of the step."""
+    return {"grad_norm": optax.global_norm(gradient), "update_norm": optax.global_norm(change)}
 
 
 def is_due(updates: jax.Array, period: int) -> jax.Array:

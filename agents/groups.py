@@ -15,7 +15,7 @@ MEASURED = "own choice, as in the runs of agents/muzero/README.md"
 @documented
 @dataclasses.dataclass(frozen=True)
 class Optimiser:
-    """Gradient descent, see `agents.optimisation`.
+    """Gradient descent, see `agents.optimisation`. Another optimiser is an argument of the agent's `make`.
 
     Sources: [Adam] https://arxiv.org/abs/1412.6980, [AdamW] https://arxiv.org/abs/1711.05101, [RMSProp] Hinton's
     lecture 6e (https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf), [I] IMPALA

@@ -17,8 +17,7 @@ import optax
 
 from boonta.agents import convolutions
 from boonta.agents.base import Batch, Nest, Update
-from boonta.agents.descent import Metrics, make_descent
-from boonta.agents.groups import Optimiser
+from boonta.agents.descent import AnyOptimiser, Metrics, make_descent
 from boonta.agents.sequences import select
 
 
@@ -110,7 +109,7 @@ class LearnerState(NamedTuple):
 def make_update(
     init_params: Callable[[jax.Array], Nest],
     loss: Loss,
-    optimiser: Optimiser | Mapping[str, Optimiser],
+    optimiser: AnyOptimiser | Mapping[str, AnyOptimiser],
     *,
     periods: Mapping[str, int] | None = None,
     target: Target | None = None,
@@ -129,7 +128,8 @@ def make_update(
     Args:
       init_params: `(key) -> params`.
       loss: sums or means over the whole batch; its metrics are scalars, or histograms.
-      optimiser: settings of the descent on all params; or, where params are a dict, those of each entry by its name.
+      optimiser: settings of the descent on all params, or an optax gradient transformation; where params are a dict, or
+        one of these for each entry by its name.
       periods: updates between those that change an entry of the params, by its name, as `descent.is_due` says; None
         changes all in every update.
       target: how `Context.target_params` follow the params; None keeps none.
@@ -144,8 +144,8 @@ def make_update(
 
     Returns:
       `Update`; to the loss's metrics it adds "loss", "grad_norm" (before clipping), "update_norm" (the params' change)
-      and "learning_rate", the last three followed by "/" and the name where there are several optimisers. With several
-      steps, metrics are means over them.
+      and, by settings, "learning_rate", these three followed by "/" and the name where there are several optimisers.
+      With several steps, metrics are means over them.
 
     Raises:
       ValueError: epochs or minibatches is below 1; or, at an update, the batch can't be split into so many minibatches,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 
 import jax
+import optax
 
-from boonta.agents import networks, optimisation
+from boonta.agents import descent, networks, optimisation
 from boonta.agents.base import Agent, Nest, Table, from_archives
 from boonta.agents.config import require, require_sign
 from boonta.agents.dqn.config import Config
@@ -27,6 +28,7 @@ def make(
     spec: EnvSpec,
     network: networks.MakeTorso | Network | None = None,
     loss: optimisation.AgentLoss = dqn_loss,
+    optimiser: optax.GradientTransformation | None = None,
 ) -> Agent:
     """Makes a DQN agent: action values learned from replayed N-step transitions, with the parts that the config has.
 
@@ -40,6 +42,8 @@ def make(
       network: a network of your own. A torso, from frames [N, ..., L] to features [N, D], takes the place of the
         config's; a `Network` that of its head, too. None makes the config's.
       loss: a loss of your own, with the arguments of `dqn_loss`.
+      optimiser: an optimiser of your own, an optax gradient transformation in the place of the config's, with its
+        clipping and schedule; these count its steps. None makes the config's.
 
     Returns:
       `Agent` with one table, "transitions".
@@ -61,7 +65,9 @@ def make(
     return Agent(
         policy=make_policy(config, network, spec, table),
         eval_policy=make_policy(config, network, spec, None),
-        update=with_updates(optimisation.make_update(network.init, loss, config.optimiser, target=target)),
+        update=with_updates(
+            optimisation.make_update(network.init, loss, descent.chosen(config.optimiser, optimiser), target=target)
+        ),
         tables=(table,),
         network=own,
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from boonta.agents import networks, optimisation
+import optax
+
+from boonta.agents import descent, networks, optimisation
 from boonta.agents.actor_policy import make_policy
 from boonta.agents.base import Agent, Table
 from boonta.agents.config import require_sign
@@ -20,6 +22,7 @@ def make(
     spec: EnvSpec,
     network: networks.MakeTorso | Network | None = None,
     loss: optimisation.AgentLoss = impala_loss,
+    optimiser: optax.GradientTransformation | None = None,
 ) -> Agent:
     """Makes an IMPALA agent: V-trace actor-critic on sequences that are learned from once, in order.
 
@@ -32,6 +35,8 @@ def make(
       network: a network of your own. A torso, from frames [N, ..., L] to features [N, D], takes the place of the
         config's; a `Network` that of its core and heads, too. None makes the config's.
       loss: a loss of your own, with the arguments of `impala_loss`.
+      optimiser: an optimiser of your own, an optax gradient transformation in the place of the config's, with its
+        clipping and schedule; these count its steps. None makes the config's.
 
     Returns:
       `Agent` with one table, "trajectories".
@@ -59,7 +64,7 @@ def make(
     return Agent(
         policy=make_policy(network, head, spec, config.frame_stack, "sample"),
         eval_policy=make_policy(network, head, spec, config.frame_stack, config.eval_mode),
-        update=optimisation.make_update(network.init, loss, config.optimiser),
+        update=optimisation.make_update(network.init, loss, descent.chosen(config.optimiser, optimiser)),
         tables=(table,),
         network=own,
     )

@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import optax
 from dm_env import specs
 
-from boonta.agents import encoders, heads, networks, optimisation
+from boonta.agents import descent, encoders, heads, networks, optimisation
 from boonta.agents.base import Agent, Nest, Table
 from boonta.agents.config import require, require_sign
 from boonta.agents.exploration import with_updates
@@ -32,6 +33,7 @@ def make(
     spec: EnvSpec,
     network: networks.MakeTorso | Model | None = None,
     loss: optimisation.AgentLoss = muzero_loss,
+    optimiser: optax.GradientTransformation | None = None,
 ) -> Agent:
     """Makes a MuZero agent, which plans with a model that it learns from replayed sequences.
 
@@ -46,6 +48,8 @@ def make(
         `Model` is the whole. With `action_history` either takes stacks of `history.Seen` in the place of frames. None
         makes the config's.
       loss: a loss of your own, with the arguments of `muzero_loss`.
+      optimiser: an optimiser of your own, an optax gradient transformation in the place of the config's, with its
+        clipping and schedule; these count its steps. None makes the config's.
 
     Returns:
       `Agent` with the tables of `make_tables`.
@@ -62,7 +66,7 @@ def make(
         renew = make_search(config, model, num_actions, explore=True)
     loss = functools.partial(loss, model=model, config=config, search=renew)
     target = optimisation.Target(period=config.target_period)
-    update = optimisation.make_update(model.init, loss, config.optimiser, target=target)
+    update = optimisation.make_update(model.init, loss, descent.chosen(config.optimiser, optimiser), target=target)
     return Agent(
         policy=make_policy(Planner(config, model, spec, explore=True)),
         eval_policy=make_policy(Planner(config, model, spec, explore=False)),

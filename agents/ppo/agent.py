@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import optax
 
-from boonta.agents import networks, optimisation
+from boonta.agents import descent, networks, optimisation
 from boonta.agents.actor_policy import make_policy
 from boonta.agents.base import Agent, Nest, Table
 from boonta.agents.config import require, require_sign
@@ -28,6 +29,7 @@ def make(
     spec: EnvSpec,
     network: networks.MakeTorso | Network | None = None,
     loss: optimisation.AgentLoss = ppo_loss,
+    optimiser: optax.GradientTransformation | None = None,
 ) -> Agent:
     """Makes a PPO agent: several epochs of clipped policy gradients over each batch of sequences.
 
@@ -40,6 +42,8 @@ def make(
       network: a network of your own. A torso, from frames [N, ..., L] to features [N, D], takes the place of the
         config's; a `Network` that of its core and heads, too. None makes the config's.
       loss: a loss of your own, with the arguments of `ppo_loss`.
+      optimiser: an optimiser of your own, an optax gradient transformation in the place of the config's, with its
+        clipping and schedule; these count its steps. None makes the config's.
 
     Returns:
       `Agent` with one table, "trajectories".
@@ -67,7 +71,7 @@ def make(
     update = optimisation.make_update(
         unrolled.init,
         _with_moments(functools.partial(loss, **parts), config),
-        config.optimiser,
+        descent.chosen(config.optimiser, optimiser),
         statistics=_statistics(config, spec),
         published=lambda params, statistics: _published(params, statistics, config),
         epochs=config.epochs,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from boonta.agents import networks, optimisation
+import optax
+
+from boonta.agents import descent, networks, optimisation
 from boonta.agents.base import Agent, Table, from_archives
 from boonta.agents.exploration import with_updates
 from boonta.agents.heads import num_actions
@@ -22,6 +24,7 @@ def make(
     spec: EnvSpec,
     network: networks.MakeTorso | Network | None = None,
     loss: optimisation.AgentLoss = r2d2_loss,
+    optimiser: optax.GradientTransformation | None = None,
 ) -> Agent:
     """Makes an R2D2 agent: recurrent action values, learned from replayed sequences that begin with a stored state.
 
@@ -35,6 +38,8 @@ def make(
       network: a network of your own. A torso, from frames [N, ..., L] to features [N, D], takes the place of the
         config's; a `Network` that of its core and head, too. None makes the config's.
       loss: a loss of your own, with the arguments of `r2d2_loss`.
+      optimiser: an optimiser of your own, an optax gradient transformation in the place of the config's, with its
+        clipping and schedule; these count its steps. None makes the config's.
 
     Returns:
       `Agent` with one table, "sequences".
@@ -57,7 +62,9 @@ def make(
     return Agent(
         policy=make_policy(config, network, spec, table),
         eval_policy=make_policy(config, network, spec, None),
-        update=with_updates(optimisation.make_update(network.init, loss, config.optimiser, target=target)),
+        update=with_updates(
+            optimisation.make_update(network.init, loss, descent.chosen(config.optimiser, optimiser), target=target)
+        ),
         tables=(table,),
         network=own,
     )

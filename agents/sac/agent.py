@@ -7,7 +7,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from boonta.agents import actor_critic, networks, optimisation
+from boonta.agents import actor_critic, descent, networks, optimisation
 from boonta.agents.base import Agent, Nest
 from boonta.agents.groups import Gaussian
 from boonta.agents.heads import make_action_head, real_actions
@@ -22,6 +22,7 @@ def make(
     spec: EnvSpec,
     network: actor_critic.Own | None = None,
     loss: optimisation.AgentLoss = sac_loss,
+    optimiser: descent.OwnOptimisers = None,
 ) -> Agent:
     """Makes a SAC agent: a squashed Gaussian policy that earns for its entropy, and critics of it, learn from replay.
 
@@ -35,6 +36,8 @@ def make(
         policy and critics, which have one each; `actor_critic.Networks` take the place of these layers, too. None makes
         the config's.
       loss: a loss of your own, with the arguments of `sac_loss`.
+      optimiser: an optimiser of your own, an optax gradient transformation in the place of each of the config's; or a
+        dict of some of "policy", "critic" and "temperature". None makes the config's.
 
     Returns:
       `Agent` with one table, "transitions".
@@ -65,7 +68,7 @@ def make(
     update = optimisation.make_update(
         init,
         functools.partial(loss, networks=made, head=head, box=box, config=config),
-        optimisers,
+        descent.chosen(optimisers, optimiser),
         target=optimisation.Target(tau=config.tau, part=lambda params: params["critic"]),
         statistics=actor_critic.count_transitions(),
         published=actor_critic.published,

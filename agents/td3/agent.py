@@ -8,7 +8,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from boonta.agents import actor_critic, networks, optimisation
+from boonta.agents import actor_critic, descent, networks, optimisation
 from boonta.agents.base import Agent, Nest
 from boonta.agents.heads import real_actions
 from boonta.agents.td3.config import Config
@@ -22,6 +22,7 @@ def make(
     spec: EnvSpec,
     network: actor_critic.Own | None = None,
     loss: optimisation.AgentLoss = td3_loss,
+    optimiser: descent.OwnOptimisers = None,
 ) -> Agent:
     """Makes a TD3 agent, or a DDPG agent by the config `DDPG`: a deterministic policy and critics learn from replay.
 
@@ -36,6 +37,8 @@ def make(
         policy and critics, which have one each; `actor_critic.Networks` take the place of these layers, too. None makes
         the config's.
       loss: a loss of your own, with the arguments of `td3_loss`.
+      optimiser: an optimiser of your own, an optax gradient transformation in the place of each of the config's; or a
+        dict of some of "policy" and "critic". None makes the config's.
 
     Returns:
       `Agent` with one table, "transitions".
@@ -64,7 +67,7 @@ def make(
     update = optimisation.make_update(
         made.init,
         functools.partial(loss, networks=made, box=box, config=config),
-        {"policy": config.policy_optimiser, "critic": config.critic_optimiser},
+        descent.chosen({"policy": config.policy_optimiser, "critic": config.critic_optimiser}, optimiser),
         periods={"policy": config.policy_delay},
         target=optimisation.Target(period=config.policy_delay, tau=config.tau),
         statistics=actor_critic.count_transitions(),

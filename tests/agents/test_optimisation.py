@@ -155,6 +155,42 @@ def test_groups_of_params_have_optimisers_of_their_own():
         optimisation.make_update(lambda key: START, loss, settings).init(jax.random.PRNGKey(0))
 
 
+def test_an_optimiser_of_ones_own_takes_the_place_of_settings():
+    """It sees all arrays of the params as they are, however many, and has no learning rate that we know."""
+    params = {f"leaf {i}": jnp.full(i + 1, 2.0) for i in range(descent.FEW + 1)}
+
+    def loss(params, context, batch):
+        return 3 * sum(map(jnp.sum, params.values())), optimisation.Outcome(None, {})
+
+    own = optax.masked(optax.sgd(lambda steps: 0.1 * (steps + 1)), {name: name != "leaf 0" for name in params})
+    own = optax.chain(own, optax.masked(optax.set_to_zero(), {name: name == "leaf 0" for name in params}))
+    update = optimisation.make_update(lambda key: params, loss, own)
+    state, _, metrics = jax.jit(update.step)(update.init(jax.random.PRNGKey(0)), None)
+    state, _, metrics = jax.jit(update.step)(state, None)
+    np.testing.assert_allclose(state.params["leaf 0"], [2.0])
+    np.testing.assert_allclose(state.params["leaf 7"], np.full(8, 2 - 3 * (0.1 + 0.2)), rtol=1e-6)
+    numbers = sum(leaf.size for leaf in params.values())
+    np.testing.assert_allclose(metrics["grad_norm"], 3 * np.sqrt(numbers), rtol=1e-6)
+    np.testing.assert_allclose(metrics["update_norm"], 0.6 * np.sqrt(numbers - 1), rtol=1e-6)
+    assert "learning_rate" not in metrics
+
+
+def test_an_optimiser_of_ones_own_is_for_all_of_several_or_for_those_named():
+    sgd, lion = Optimiser("sgd", 0.1), optax.lion(0.5)
+    several = {"actor": sgd, "critic": sgd}
+    assert descent.chosen(several, None) == several and descent.chosen(sgd, None) == sgd
+    assert descent.chosen(sgd, lion) is lion
+    assert descent.chosen(several, lion) == {"actor": lion, "critic": lion}
+    assert descent.chosen(several, {"critic": lion}) == {"actor": sgd, "critic": lion}
+    with pytest.raises(ValueError, match=r"an entry 'critics'; the agent's optimisers are \['actor', 'critic'\]"):
+        descent.chosen(several, {"critics": lion})
+
+
+def test_an_optimiser_that_is_none_is_refused():
+    with pytest.raises(ValueError, match=r"optimiser is <function adam .*; it must be settings .* or an optax"):
+        optimisation.make_update(lambda key: START, lambda *_: None, optax.adam)
+
+
 @pytest.mark.parametrize("kind", ["adam", "rmsprop", "sgd"])
 def test_many_arrays_as_one_vector_descend_as_they_do_one_by_one(kind, monkeypatch):
     shapes = [(3, 2), (2,), (2, 4), (4,), ()]

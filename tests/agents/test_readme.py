@@ -9,6 +9,7 @@ import types
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 from boonta.agents import dqn, impala, muzero, ppo, r2d2, sac, td3
@@ -50,7 +51,7 @@ def my_agent(request, monkeypatch):
 @pytest.fixture(scope="module")
 def networks():
     """What the rest of the page's code defines."""
-    assert [len(code.splitlines()) <= 35 for code in NETWORKS] == [True] * 8
+    assert [len(code.splitlines()) <= 35 for code in NETWORKS] == [True] * 9
     defined = {}
     for code in NETWORKS:
         exec(compile(code, "networks.py", "exec"), defined)
@@ -147,6 +148,26 @@ def test_every_agent_takes_a_loss_and_a_config_of_ones_own(agent):
     made = agent.make(Config.preset("catch"), spec, loss=loss)
     with pytest.raises(Called):
         jax.eval_shape(made.update.step, jax.eval_shape(made.update.init, jax.random.PRNGKey(0)), batch_of(made, spec))
+
+
+@pytest.mark.parametrize("agent", [dqn, impala, muzero, ppo, r2d2, sac, td3], ids=lambda agent: agent.__name__[14:])
+def test_every_agent_takes_an_optimiser_of_ones_own(agent):
+    """Its state is part of the learner's: of one optimiser, or of each of several."""
+    spec = Gymnasium("Pendulum-v1").spec if agent in (sac, td3) else ENV.spec
+    made = agent.make(agent.Config.preset("catch"), spec, optimiser=optax.lion(1e-4))
+    state = jax.eval_shape(made.update.init, jax.random.PRNGKey(0))
+    states = state.opt_state.values() if agent in (sac, td3) else [state.opt_state]
+    assert all(isinstance(each[0], optax.ScaleByLionState) for each in states)
+
+
+@pytest.mark.unoptimised
+def test_the_pages_optimiser_warms_up(networks):
+    made = impala.make(impala.CATCH, ENV.spec, optimiser=networks["warmed_up"](1_000))
+    state, moved = jax.jit(made.update.init)(jax.random.PRNGKey(0)), []
+    for _ in range(3):
+        state, _, found = jax.jit(made.update.step)(state, batch_of(made, ENV.spec))
+        moved.append(float(found["update_norm"]))
+    assert 0 == moved[0] < moved[1] < moved[2]
 
 
 @pytest.mark.unoptimised
