@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
-from boonta.programs.experiments import curves, evaluations
+from boonta.programs.experiments import curves, evaluations, scores
 from boonta.programs.experiments.curves import Curve, Moment, Row
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.settings import environment_of, settings_of
@@ -26,20 +25,6 @@ RETURN, TRAINING = "eval_return", "return"
 
 class NoCurve(BadInput):
     """A run has no value of the metric."""
-
-
-class Score(NamedTuple):
-    """The final score of a run.
-
-    Attributes:
-      value: the mean return.
-      source: how it was measured.
-      episodes: number of episodes; None where it isn't known.
-    """
-
-    value: float
-    source: str
-    episodes: int | None
 
 
 class Recorded(NamedTuple):
@@ -88,7 +73,7 @@ class Result:
     seed: int
     settings: dict[str, Any]
     curve: Curve
-    score: Score
+    score: scores.Score
 
     @property
     def name(self) -> str:
@@ -200,9 +185,12 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
         if not len(curve.values):
             raise NoCurve(f"{name} has no {metric} yet{_why_not(folder)}")
         settings, later = settings_of(config, environment, row), evaluated.get(member)
-        if later is not None and (outdated := _outdated(later, run.past)):
-            warnings.append(f"{name} {outdated}")
-            later = None
+        if metric == RETURN:
+            score, warning = scores.of_evaluations(curve, later, run.past, settings, len(learners))
+            if warning and (line := f"{folder.name} {warning}") not in warnings:  # It is the same for all members.
+                warnings.append(line)
+        else:
+            score = scores.Score(float(curve.values[-1]), f"last {metric} of the run", None)
         results.append(
             Result(
                 folder,
@@ -213,7 +201,7 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
                 config.seed if member is None else int(row.get("seed") or 0),
                 settings,
                 curve,
-                _last_score(metric, curve, settings) if later is None else _score_of(later),
+                score,
             )
         )
     return results, warnings
@@ -259,30 +247,6 @@ def _lost(folder: pathlib.Path, file: str, malformed: Sequence[int]) -> list[str
     more = f"{len(malformed)} lines of {file}, the first of them {malformed[0]}, are"
     lines = f"line {malformed[0]} of {file} is" if len(malformed) == 1 else more
     return [f"{folder.name}: {lines} cut or malformed, and left out"]
-
-
-def _outdated(evaluated: Evaluated, past: Sequence[Moment]) -> str:
-    """Why an evaluation after the run isn't of the params at the end of the run's curve; empty if it is."""
-    reached = past[-1].updates if past else 0.0
-    if evaluated.which != "newest" or evaluated.updates >= reached:
-        return ""
-    return (
-        f"was evaluated after {evaluated.updates:,} updates, and has made {reached:,.0f}: its last evaluation in the "
-        "run counts; evaluate it again"
-    )
-
-
-def _score_of(evaluated: Evaluated) -> Score:
-    """The score by an evaluation after the run."""
-    return Score(statistics.fmean(evaluated.returns), evaluated.source, len(evaluated.returns))
-
-
-def _last_score(metric: str, curve: Curve, settings: Mapping[str, Any]) -> Score:
-    """The score by the last point of the curve."""
-    if metric != RETURN:
-        return Score(float(curve.values[-1]), f"last {metric} of the run", None)
-    episodes = settings.get("evaluation.episodes")  # A flag is a text.
-    return Score(float(curve.values[-1]), "last evaluation of the run", None if episodes is None else int(episodes))
 
 
 def _ending(folder: pathlib.Path, config: Config) -> list[str]:

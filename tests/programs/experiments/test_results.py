@@ -7,7 +7,8 @@ import json
 import pytest
 
 from boonta.programs.experiments.folders import all_recorded, folders_of
-from boonta.programs.experiments.results import Score, metrics_of, recorded, results_of, results_of_all
+from boonta.programs.experiments.results import metrics_of, recorded, results_of, results_of_all
+from boonta.programs.experiments.scores import Score
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers import run_folders
 from boonta.tests.helpers.run_folders import write_lines, write_run
@@ -57,6 +58,23 @@ def test_an_evaluation_before_the_runs_end_does_not_count(tmp_path):
     (result,), (warning,) = read(folder)
     assert result.score == Score(1.0, "last evaluation of the run", 20)
     assert "was evaluated after 2 updates, and has made 3: its last evaluation in the run counts" in warning
+
+
+@pytest.mark.parametrize("members", [0, 2])
+@pytest.mark.parametrize(
+    ("end", "expected"), [(315, []), (400, ["run was last evaluated after 300 of 400 env steps: `boonta evaluate`"])]
+)
+def test_a_last_evaluation_long_before_the_runs_end_is_named_once(tmp_path, members, end, expected):
+    scale = members or 1  # A population counts the env steps of all its members.
+    made = [{**row, "env_steps": row["env_steps"] * scale} for row in run_folders.rows([0.0, 0.5, 1.0])]
+    made.append({"env_steps": end * scale, "seconds": end / 10, "updates": end / 100})
+    folder = write_run(tmp_path / "run", metrics=made)
+    if members:
+        rows = [{"member": i, "seed": i, "updates": n, "eval_return": n} for n in (1, 2, 3) for i in range(members)]
+        write_lines(folder / "members.jsonl", rows)
+    found, warnings = read(folder)
+    assert len(found) == scale and [line[: len(expected[0])] for line in warnings if expected] == expected
+    assert bool(warnings) == bool(expected)
 
 
 def test_a_line_that_a_kill_has_cut_costs_itself_alone(tmp_path):
