@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
 import statistics
 import sys
@@ -128,10 +129,10 @@ def evaluate_run(folder: pathlib.Path, asked: Asked) -> Iterator[tuple[Evaluated
         played = [_play(program, folder, asked, policy)]
     else:
         played = _play_members(population, folder, asked, deterministic)
-    found = [
-        dataclasses.replace(each, returns=tuple(map(float, one.returns)), cut=one.cut, metrics=dict(one.metrics))
-        for each, one in zip(expected, played)
-    ]
+    found = []
+    for each, one in zip(expected, played):
+        finite = {name: value for name, value in one.metrics.items() if math.isfinite(value)}  # As the file has them.
+        found.append(dataclasses.replace(each, returns=tuple(map(float, one.returns)), cut=one.cut, metrics=finite))
     yield from ((each, True) for each in found)  # First, since they may have taken hours, and a disk may be full.
     evaluations.append(folder, found)
 
