@@ -72,7 +72,7 @@ class Atari:
     fire_reset: bool = False
     life_loss: bool = False
     max_episode_frames: int = 108_000
-    num_threads: int | None = dataclasses.field(default=None, metadata=base.SPEED_ONLY)
+    num_threads: int | None = dataclasses.field(default=None, metadata=base.SAME_STEPS)
 
     def __post_init__(self) -> None:
         _rom_id(self.game)

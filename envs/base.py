@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import abc
 import difflib
-import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import dm_env
@@ -23,8 +23,8 @@ LAST = int(dm_env.StepType.LAST)
 PICTURE = (240, 320)  # Rows and columns of the pictures for people, where we choose them.
 # Rows or columns of an observation. What an archive says isn't believed beyond it: specs of more would take gigabytes.
 LONGEST_SIDE = 1_024
-# The metadata of a dataclass's field, with a default, that makes an environment faster and changes nothing else.
-SPEED_ONLY = {"speed only": True}
+# The metadata of a dataclass's field, with a default, that changes no step of an environment: its speed, or metrics.
+SAME_STEPS = {"same steps": True}
 STEP_TYPE = specs.BoundedArray((), np.int32, FIRST, LAST, "step_type")
 REWARD = specs.Array((), np.float32, "reward")
 DISCOUNT = specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
@@ -123,11 +123,13 @@ class Episode(NamedTuple):
       slot: index of the slot that played it.
       episode_return: sum of raw rewards; with two players, the sum from player 0's view.
       env_steps: length of the episode in env steps.
+      metrics: its other numbers by name, such as "is_success"; all episodes of an environment have the same ones.
     """
 
     slot: int
     episode_return: float
     env_steps: int
+    metrics: Mapping[str, float] = MappingProxyType({})
 
 
 class BatchedEnv(abc.ABC):
@@ -217,18 +219,26 @@ class EpisodeTracker:
         self._length = np.zeros(num_envs, np.int64)
         self._finished: list[Episode] = []
 
-    def update(self, reward: np.ndarray, first: np.ndarray, ended: np.ndarray) -> None:
+    def update(
+        self,
+        reward: np.ndarray,
+        first: np.ndarray,
+        ended: np.ndarray,
+        metrics: Callable[[int], Mapping[str, Any]] = lambda slot: {},
+    ) -> None:
         """Adds one step of every slot.
 
         Args:
           reward: raw reward [B].
           first: bool [B], whether this step starts a game; its reward isn't counted.
           ended: bool [B], whether this step ends a game.
+          metrics: gives the numbers of a slot's game, see `Episode`; it is called for those that end.
         """
         self._return = np.where(first, 0.0, self._return + reward)
         self._length = np.where(first, 0, self._length + 1)
         for i in np.flatnonzero(ended):
-            self._finished.append(Episode(int(i), float(self._return[i]), int(self._length[i])))
+            numbers = {name: float(value) for name, value in metrics(int(i)).items()}
+            self._finished.append(Episode(int(i), float(self._return[i]), int(self._length[i]), numbers))
             self._return[i] = 0.0
             self._length[i] = 0
 
@@ -284,11 +294,3 @@ def suggest(given: str, known: Iterable[str], shown: Callable[[str], str] = str)
     known = list(known)
     near = [repr(shown(match)) for match in difflib.get_close_matches(given, known, n=3, cutoff=0.5)]
     return f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(map(shown, known))}."
-
-
-def signature_of(made_by: Callable[..., Any]) -> inspect.Signature | None:
-    """The signature of a callable; None where it is compiled code that doesn't say."""
-    try:
-        return inspect.signature(made_by)
-    except ValueError:
-        return None

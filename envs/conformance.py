@@ -10,6 +10,7 @@ Glossary of shapes: B batch (environment slots stepped together), T time.
 from __future__ import annotations
 
 import contextlib
+import math
 import pickle
 import warnings
 from typing import NamedTuple
@@ -77,6 +78,7 @@ def check(
     play = _play(env, seed, actions)
     for t, timestep in enumerate(play.steps):
         _check_ends(None if t in _resets(steps) else play.steps[t - 1], timestep, env.spec.num_players, t)
+    _check_metrics(play)
     if endless:
         _check_games(play)
     else:
@@ -234,10 +236,28 @@ def _check_episodes(play: _Play, lives: bool, num_players: int) -> None:
     for t, (given, want) in enumerate(zip(play.episodes, wanted)):
         same = len(given) == len(want) and all(
             (a.slot, a.env_steps) == (b.slot, b.env_steps) and np.isclose(a.episode_return, b.episode_return, rtol=1e-4)
-            for a, b in zip(sorted(given), want)
+            for a, b in zip(sorted(given, key=lambda episode: episode[:3]), want)
         )
         if not same:
             raise ConformanceError("episodes() gives each episode as it ends", f"{given} instead of {want}", step=t)
+
+
+def _check_metrics(play: _Play) -> None:
+    """Asserts that all episodes have numbers of the same names, and that these numbers are finite."""
+    names: list[str] | None = None
+    for t, episodes in enumerate(play.episodes):
+        for episode in episodes:
+            given = dict(episode.metrics)
+            for name, value in given.items():
+                seen = f"{name!r}: {value!r}"
+                if not isinstance(name, str):
+                    raise ConformanceError("the names of an episode's metrics are strings", seen, episode.slot, t)
+                if not isinstance(value, float) or not math.isfinite(value):
+                    raise ConformanceError("an episode's metrics are finite floats", seen, episode.slot, t)
+            names = sorted(given) if names is None else names
+            if sorted(given) != names:
+                differ = f"{sorted(given)} after {names}"
+                raise ConformanceError("all episodes have the same metrics", differ, episode.slot, t)
 
 
 def _check_games(play: _Play) -> None:

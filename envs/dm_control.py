@@ -49,7 +49,7 @@ class DmControl:
     height: int = 84
     width: int = 84
     camera: int = 0
-    workers: int | None = dataclasses.field(default=None, metadata=base.SPEED_ONLY)
+    workers: int | None = dataclasses.field(default=None, metadata=base.SAME_STEPS)
 
     def __post_init__(self) -> None:
         for name in ("height", "width"):

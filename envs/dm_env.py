@@ -19,6 +19,7 @@ from dm_env import specs
 
 from boonta.envs import base
 from boonta.envs.looped import LoopedEnv
+from boonta.envs.names import signature_of
 from boonta.envs.processes import InProcesses
 
 
@@ -27,7 +28,8 @@ class DmEnv:
     """B copies of one dm_env environment, stepped one after another, or by several processes.
 
     float64 becomes float32, and a discrete action becomes int32. `make` may wrap its environment in dm_env wrappers. It
-    is drawn by the environment's method `render`, if it has one that returns uint8 [H, W, 3].
+    is drawn by the environment's method `render`, if it has one that returns uint8 [H, W, 3]. Its method
+    `episode_metrics`, if it has one, gives numbers of an episode besides its return, see `LoopedEnv`.
 
     Attributes:
       make: `(seed=…, **kwargs) -> dm_env.Environment`, called once per slot with a seed of its own. To be sent to
@@ -38,12 +40,12 @@ class DmEnv:
 
     make: Callable[..., dm_env.Environment]
     kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    workers: int = dataclasses.field(default=0, metadata=base.SPEED_ONLY)
+    workers: int = dataclasses.field(default=0, metadata=base.SAME_STEPS)
 
     def __post_init__(self) -> None:
         if not callable(self.make):
             raise ValueError(f"make is a {type(self.make).__name__}; it must be a class or function that makes one")
-        signature = base.signature_of(self.make)
+        signature = signature_of(self.make)
         try:
             if signature is not None:
                 signature.bind(seed=0, **self.kwargs)
@@ -106,6 +108,9 @@ class _Slot(dm_env.Environment):
 
     def render(self) -> np.ndarray | None:
         return self._env.render() if hasattr(self._env, "render") else None
+
+    def episode_metrics(self) -> Mapping[str, Any]:
+        return self._env.episode_metrics() if hasattr(self._env, "episode_metrics") else {}
 
     def close(self) -> None:
         self._env.close()

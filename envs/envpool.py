@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from boonta.envs import base, spaces
+from boonta.envs.episode_metrics import require_names
 from boonta.envs.vector import VectorBatch
 
 
@@ -27,13 +28,16 @@ class EnvPool:
       task: EnvPool's name of the environment, such as "Pendulum-v1" or "HalfCheetah-v5".
       num_threads: threads that step the slots; with 0, EnvPool chooses.
       kwargs: other settings of `envpool.make`, such as `{"frame_skip": 4}`.
+      metrics: names of numbers in `info` that episodes have besides their return, see `envs.gymnasium.Gymnasium`.
     """
 
     task: str
-    num_threads: int = dataclasses.field(default=0, metadata=base.SPEED_ONLY)
+    num_threads: int = dataclasses.field(default=0, metadata=base.SAME_STEPS)
     kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    metrics: tuple[str, ...] = dataclasses.field(default=(), metadata=base.SAME_STEPS)
 
     def __post_init__(self) -> None:
+        require_names(self.metrics)
         if self.num_threads < 0:
             raise ValueError(f"num_threads is {self.num_threads}; it must be at least 0")
         known = _package().list_all_envs()
@@ -56,7 +60,7 @@ class EnvPool:
     def __call__(self, num_envs: int, seed: int) -> base.BatchedEnv:
         spec, (first,) = self.spec, base.slot_seeds(1, seed).tolist()
         base.slot_seeds(num_envs, seed)  # It refuses impossible numbers.
-        return VectorBatch(_Pool(self._make(num_envs, first), num_envs), spec, seed=None)
+        return VectorBatch(_Pool(self._make(num_envs, first), num_envs), spec, None, self.metrics)
 
     def _make(self, num_envs: int, seed: int) -> Any:
         settings = {"num_envs": num_envs, "seed": seed, "num_threads": self.num_threads, **self.kwargs}

@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dm_env
@@ -22,7 +22,9 @@ import numpy as np
 from dm_env import specs
 
 from boonta.envs import base, rendering, spaces
+from boonta.envs.episode_metrics import chosen, require_names
 from boonta.envs.looped import LoopedEnv
+from boonta.envs.names import signature_of
 from boonta.envs.processes import InProcesses
 from boonta.envs.vector import VectorBatch
 
@@ -53,19 +55,23 @@ class Gymnasium:
       vectorised: whether the environment steps its slots itself: an id is then one for `gymnasium.make_vec`, whose
         `vectorization_mode` may be among `kwargs`, and a callable makes a `VectorEnv`, given `num_envs`, too. Many such
         environments draw the starts of all slots from one generator, so that slots depend on each other.
+      metrics: names of numbers in the `info` of an episode's last step, such as "is_success": they are reported as the
+        return is. A sum over the steps of an episode must be put there by a wrapper of your own.
     """
 
     env: str | Callable[..., gymnasium.Env | gymnasium.vector.VectorEnv]
     kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    workers: int = dataclasses.field(default=0, metadata=base.SPEED_ONLY)
+    workers: int = dataclasses.field(default=0, metadata=base.SAME_STEPS)
     vectorised: bool = False
+    metrics: tuple[str, ...] = dataclasses.field(default=(), metadata=base.SAME_STEPS)
 
     def __post_init__(self) -> None:
+        require_names(self.metrics)
         if self.workers < 0:
             raise ValueError(f"workers is {self.workers}; it must be at least 0")
         if self.workers and self.vectorised:
             raise ValueError(f"workers is {self.workers}; it must be 0 where vectorised is True")
-        signature = None if isinstance(self.env, str) else base.signature_of(self.env)
+        signature = None if isinstance(self.env, str) else signature_of(self.env)
         if signature is not None:
             try:
                 signature.bind(**self.kwargs, **({"num_envs": 1} if self.vectorised else {}))
@@ -95,8 +101,8 @@ class Gymnasium:
         spec, drawn = self._copied
         seeds = base.slot_seeds(num_envs, seed)
         if self.vectorised:
-            return VectorBatch(self._make(drawn, num_envs), spec, seed)
-        return LoopedEnv([_Slot(self._make(drawn), int(slot_seed)) for slot_seed in seeds], spec)
+            return VectorBatch(self._make(drawn, num_envs), spec, seed, self.metrics)
+        return LoopedEnv([_Slot(self._make(drawn), int(slot_seed), self.metrics) for slot_seed in seeds], spec)
 
     @functools.cached_property
     def _copied(self) -> tuple[base.EnvSpec, Mapping[str, str]]:
@@ -126,7 +132,7 @@ class Gymnasium:
         """Whether the environment can be made with a keyword argument."""
         if isinstance(self.env, str):
             return True
-        signature = base.signature_of(self.env)
+        signature = signature_of(self.env)
         taken = {} if signature is None else signature.parameters
         return argument in taken or any(each.kind is each.VAR_KEYWORD for each in taken.values())
 
@@ -192,9 +198,11 @@ def _values(method: str, returned: Any) -> tuple[Any, ...]:
 class _Slot(dm_env.Environment):
     """One gymnasium environment as a dm_env environment; `LoopedEnv` resets it after LAST."""
 
-    def __init__(self, env: gymnasium.Env, seed: int):
+    def __init__(self, env: gymnasium.Env, seed: int, metrics: Sequence[str]):
         self._env = env
         self._seed: int | None = seed
+        self._metrics = metrics
+        self._info: Mapping[str, Any] = {}  # That of the last step.
         self.steps_per_s = env.metadata.get("render_fps")
 
     def reset(self) -> dm_env.TimeStep:
@@ -204,7 +212,7 @@ class _Slot(dm_env.Environment):
 
     def step(self, action: Any) -> dm_env.TimeStep:
         returned = self._env.step(spaces.to_space(self._env.action_space, action))
-        observation, reward, terminated, truncated, _ = _values("step", returned)
+        observation, reward, terminated, truncated, self._info = _values("step", returned)
         observation = self._observed(observation, last=terminated or truncated)
         if terminated:
             return dm_env.termination(reward, observation)
@@ -218,6 +226,9 @@ class _Slot(dm_env.Environment):
 
     def action_spec(self) -> specs.Array:
         return spaces.to_action_spec(self._env.action_space)
+
+    def episode_metrics(self) -> dict[str, float]:
+        return chosen(self._metrics, self._info)
 
     def render(self) -> np.ndarray | None:
         """The environment's picture, uint8 [H, W, 3]; None where it draws none."""

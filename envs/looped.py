@@ -14,6 +14,7 @@ import tree
 
 from boonta.envs import base
 from boonta.envs.actions import check_action
+from boonta.envs.episode_metrics import checked
 from boonta.envs.spec_check import name_of
 
 
@@ -23,7 +24,9 @@ class LoopedEnv(base.BatchedEnv):
     def __init__(self, envs: Sequence[dm_env.Environment], spec: base.EnvSpec):
         """Takes B environments, each already seeded, and the spec that they share.
 
-        They may have a method `render`, which returns uint8 [H, W, 3] or None, and an attribute `steps_per_s`.
+        They may have a method `render`, which returns uint8 [H, W, 3] or None, and an attribute `steps_per_s`; and a
+        method `episode_metrics() -> Mapping[str, float]`, which is asked after each step that is LAST for numbers of
+        that episode, such as whether it was a success. All episodes must have the same ones.
         """
         self.num_envs = len(envs)
         self.spec = spec
@@ -70,8 +73,12 @@ class LoopedEnv(base.BatchedEnv):
             cause = _misfit(self.spec.observations, [step.observation for step in steps]) or error
             raise ValueError(f"the environment's observations are not as its spec says: {cause}") from error
         self._last = step_type == base.LAST
-        self._tracker.update(reward, first=step_type == base.FIRST, ended=self._last)
+        self._tracker.update(reward, step_type == base.FIRST, self._last, self._metrics)
         return base.TimeStep(step_type, reward, discount, observation)
+
+    def _metrics(self, slot: int) -> dict[str, float]:
+        """The numbers of a slot's episode, which has ended."""
+        return checked(getattr(self._envs[slot], "episode_metrics", dict)())
 
 
 def _misfit(wanted: Any, observations: Sequence[Any]) -> str:

@@ -1,13 +1,15 @@
-"""What users name as `package.module:name`: environments, sinks and loggers of their own; and texts of values."""
+"""What users name as `package.module:name`: environments, sinks and loggers of their own; and values in words."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import os
 import pathlib
 import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
 
@@ -46,3 +48,11 @@ def named(name: str) -> Any:
 def steady(value: Any) -> str:
     """The `repr` of a value without the addresses of functions and objects in it, which differ from start to start."""
     return re.sub(" at 0x[0-9a-f]+", "", repr(value))
+
+
+def signature_of(made_by: Callable[..., Any]) -> inspect.Signature | None:
+    """The signature of a callable; None where it is compiled code that doesn't say."""
+    try:
+        return inspect.signature(made_by)
+    except ValueError:
+        return None

@@ -228,7 +228,8 @@ class _Share(gymnasium.Env):
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         timestep = self._batch.step(action)
-        episodes = [tuple(episode) for episode in self._batch.episodes()]
+        # Only plain dicts can be sent; the metrics of an episode are any mapping.
+        episodes = [(*episode[:3], dict(episode.metrics)) for episode in self._batch.episodes()]
         return tuple(tree.flatten(timestep)), 0.0, False, False, {"episodes": episodes} if episodes else {}
 
     def start(self) -> None:

@@ -8,6 +8,7 @@ Glossary of shapes: B batch (environment slots stepped together).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from boonta.envs import base, spaces
 from boonta.envs.actions import check_action
+from boonta.envs.episode_metrics import chosen
 
 MODE = "autoreset_mode"  # The name of the auto-reset in a vector environment's metadata.
 
@@ -30,12 +32,13 @@ class VectorBatch(base.BatchedEnv):
       env: the vector environment, or anything with its `reset`, `step` and `close`.
       spec: the specs of one slot.
       seed: the seed of all slots, given to the first `reset`; None if it has been seeded.
+      metrics: names of numbers in `info` that episodes have besides their return.
 
     Raises:
       ValueError: it resets at another time.
     """
 
-    def __init__(self, env: Any, spec: base.EnvSpec, seed: int | None):
+    def __init__(self, env: Any, spec: base.EnvSpec, seed: int | None, metrics: Sequence[str] = ()):
         mode = env.metadata.get(MODE)
         if mode != AutoresetMode.NEXT_STEP:
             env.close()
@@ -43,6 +46,7 @@ class VectorBatch(base.BatchedEnv):
         self.num_envs, self.spec = env.num_envs, spec
         self.steps_per_s = env.metadata.get("render_fps")
         self._env = env
+        self._metrics = metrics
         self._seeding = {} if seed is None else {"seed": _seeds(env, seed)}
         self._last = np.zeros(self.num_envs, bool)  # Whether the slot's last step was LAST, [B].
         self._tracker = base.EpisodeTracker(self.num_envs)
@@ -51,13 +55,14 @@ class VectorBatch(base.BatchedEnv):
         observation, _ = self._env.reset(**self._seeding)
         self._seeding = {}  # Later resets go on with the environment's own generators.
         no = np.zeros(self.num_envs, bool)
-        return self._timestep(observation, no, ~no, no, no)
+        return self._timestep(observation, no, ~no, no, no, {})
 
     def step(self, action: np.ndarray) -> base.TimeStep:
         action = check_action(action, self.spec.actions, self.num_envs)
         action = spaces.to_spaces(self._env.single_action_space, action)
-        observation, reward, terminated, truncated, _ = self._env.step(action)
-        return self._timestep(observation, reward, self._last, np.array(terminated, bool), np.array(truncated, bool))
+        observation, reward, terminated, truncated, info = self._env.step(action)
+        ends = np.array(terminated, bool), np.array(truncated, bool)
+        return self._timestep(observation, reward, self._last, *ends, info)
 
     def episodes(self) -> list[base.Episode]:
         return self._tracker.take()
@@ -70,12 +75,18 @@ class VectorBatch(base.BatchedEnv):
         self._env.close()
 
     def _timestep(
-        self, observation: Any, reward: np.ndarray, first: np.ndarray, terminated: np.ndarray, truncated: np.ndarray
+        self,
+        observation: Any,
+        reward: np.ndarray,
+        first: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        info: Mapping[str, Any],
     ) -> base.TimeStep:
         """The time step [B] with what the environment gave; some environments go on writing into those arrays."""
         self._last = (terminated | truncated) & ~first
         reward = np.where(first, 0, reward).astype(np.float32)
-        self._tracker.update(reward, first, ended=self._last)
+        self._tracker.update(reward, first, self._last, lambda slot: self._metrics_of(slot, info))
         own = self._env.single_observation_space, self._env.single_action_space
         observation = spaces.observed(*own, observation, self._last)
         return base.TimeStep(
@@ -86,6 +97,19 @@ class VectorBatch(base.BatchedEnv):
                 lambda spec, leaf: np.array(leaf, spec.dtype), self.spec.observations, observation
             ),
         )
+
+    def _metrics_of(self, slot: int, info: Mapping[str, Any]) -> dict[str, float]:
+        """The numbers of a slot's episode; where the array `_name` is beside `name`, it says which slots have that."""
+        if not self._metrics:
+            return {}
+        arrays = {name: values for name, values in info.items() if getattr(values, "shape", ())[:1] == (self.num_envs,)}
+        masks = {f"_{name}" for name in arrays}
+        own = {
+            name: values[slot]
+            for name, values in arrays.items()
+            if name not in masks and (f"_{name}" not in arrays or arrays[f"_{name}"][slot])
+        }
+        return chosen(self._metrics, own)
 
 
 def _seeds(env: Any, seed: int) -> int | list[int]:

@@ -10,7 +10,7 @@ import numpy as np
 from boonta.agents.base import Agent, Author, Slots, Steps
 from boonta.envs.base import BatchedEnv, Env, TimeStep
 from boonta.envs.step_check import StepCheck
-from boonta.nodes.acting.base import GroupAct, open_acting, require_steady
+from boonta.nodes.acting.base import GroupAct, count_episodes, open_acting, require_steady
 from boonta.nodes.base import Node
 from boonta.nodes.tables.contract import written_by
 from boonta.nodes.tables.freshness import require_slots
@@ -125,10 +125,7 @@ class Actor(Node):
     def count_step(self, env: BatchedEnv, sequences: int) -> None:
         """Counts a step of a group and the sequences that it completed."""
         self.count(env_steps=env.num_envs, frames=env.num_envs * env.spec.frames_per_step, sequences=sequences)
-        for episode in env.episodes():
-            self.count(episodes=1)
-            self.sample("return", episode.episode_return)
-            self.sample("episode_steps", episode.env_steps)
+        count_episodes(self, env)
 
 
 class _SlotGroup:

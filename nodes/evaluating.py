@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from boonta.agents.base import Nest, Policy, Slots
-from boonta.envs.base import BatchedEnv
+from boonta.envs.base import BatchedEnv, Episode
 from boonta.nodes.acting.local import Act, Acting, Play
 from boonta.nodes.base import Stopped
 from boonta.nodes.metrics import Stopwatch
@@ -123,9 +125,21 @@ class Evaluating(Periodic):
         self.rest_after(time.monotonic() - began, self._evaluation.max_share)
 
 
-def play_out(
-    play: Play, params: Nest, max_steps: int, stopping: Callable[[], bool] = lambda: False
-) -> tuple[list[float], int]:
+class Played(NamedTuple):
+    """One episode in each of some slots.
+
+    Attributes:
+      returns: the return of each; of an episode that was cut, what it had earned.
+      cut: how many were cut.
+      metrics: means over the others of the environment's other numbers, by name; none if all were cut.
+    """
+
+    returns: Sequence[float]
+    cut: int
+    metrics: Mapping[str, float]
+
+
+def play_out(play: Play, params: Nest, max_steps: int, stopping: Callable[[], bool] = lambda: False) -> Played:
     """Plays one episode in each slot, and closes the environments.
 
     Args:
@@ -135,12 +149,12 @@ def play_out(
       stopping: whether to give up.
 
     Returns:
-      The return of each slot's first episode, so that long episodes count as much as short ones; and how many were cut.
+      Each slot's first episode, so that long episodes count as much as short ones.
 
     Raises:
       Stopped: `stopping` has become true.
     """
-    returns: dict[int, float] = {}
+    first: dict[int, Episode] = {}
     with contextlib.closing(play.env) as env:
         earned = np.zeros(env.num_envs)
         for _ in range(max_steps):
@@ -149,8 +163,12 @@ def play_out(
             play.step(params)
             earned += play.timestep.reward
             for episode in env.episodes():
-                returns.setdefault(episode.slot, episode.episode_return)
-            if len(returns) == env.num_envs:
+                first.setdefault(episode.slot, episode)
+            if len(first) == env.num_envs:
                 break
-        every = [float(returns.get(slot, earned[slot])) for slot in range(env.num_envs)]
-        return every, env.num_envs - len(returns)
+        returns = [float(first[i].episode_return if i in first else earned[i]) for i in range(env.num_envs)]
+        numbers: dict[str, list[float]] = collections.defaultdict(list)
+        for episode in first.values():
+            for name, value in episode.metrics.items():
+                numbers[name].append(value)
+        return Played(returns, env.num_envs - len(first), {name: fmean(each) for name, each in numbers.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,7 @@ class Evaluator(Evaluating):
         self._act = jit_policy(self._policy)
         self._params = open_params(self._variables, acting_params(self._agent))
         self._evaluations = 0
+        self._means: dict[str, float] = {}  # Those of the last evaluation's metrics.
 
     def round(self) -> None:
         episodes = self._evaluation.episodes
@@ -67,8 +69,12 @@ class Evaluator(Evaluating):
         seed = mixed_seed(self._seed, self._evaluations)
         self._evaluations += 1
         play = Play(self._env(episodes, seed), self._policy, self._act, seed, self.stopwatch)
-        returns, cut = play_out(play, params, self._evaluation.cut_after, lambda: self.stopping)
+        returns, cut, metrics = play_out(play, params, self._evaluation.cut_after, lambda: self.stopping)
         self.count(eval_episodes=len(returns))
         mean, error = float(np.mean(returns)), standard_error(returns)
-        found = as_metrics(mean=mean, error=error, least=min(returns), cut=float(cut), version=float(version))
+        # Where all episodes were cut, the means of the evaluation before must not stay.
+        self._means = dict.fromkeys(self._means, math.nan) | dict(metrics)
+        found = as_metrics(
+            mean=mean, error=error, least=min(returns), cut=float(cut), version=float(version), episodes=self._means
+        )
         self.finish(began, found)

@@ -26,6 +26,8 @@ MEMBERS = "members.jsonl"  # The metrics of each member of a population.
 SHORT_S = 0.05  # Phases of a start that are shorter aren't worth a metric, unless they are of interest to all.
 CONNECTING = "connecting"  # The first word of activities that wait for servers, or for others, to be there.
 SE = "_se"  # How the names of standard errors end; the mean has the same name without it.
+# The first letters of what an environment calls the numbers of actors' episodes, and of an evaluation's.
+EPISODE, EVAL_EPISODE = "episode/", "eval_episode/"
 
 
 class Stopwatch:
@@ -153,9 +155,14 @@ def standard_error(values: Collection[float]) -> float | None:
 def means(values: Mapping[str, Collection[float]]) -> dict[str, float]:
     """Means by name. Of standard errors, whose names end with `SE`, it is that of the mean of what they belong to."""
     return {
-        name: math.sqrt(sum(value**2 for value in each)) / len(each) if name.endswith(SE) else statistics.fmean(each)
+        name: math.sqrt(sum(value**2 for value in each)) / len(each) if _is_error(name) else statistics.fmean(each)
         for name, each in values.items()
     }
+
+
+def _is_error(name: str) -> bool:
+    """Whether a metric is a standard error, and not a number that an environment calls as these are called."""
+    return name.endswith(SE) and not name.startswith((EPISODE, EVAL_EPISODE))
 
 
 class Appended:

@@ -53,6 +53,19 @@ class JaxEnv(abc.ABC):
     def step(self, state: Nest, action: jax.Array) -> tuple[Nest, base.TimeStep]:
         """Steps the slot with an action of the spec, clipped to its bounds; returns what `init` does."""
 
+    def episode_metrics(self, state: Nest) -> dict[str, jax.Array]:
+        """Numbers of an episode besides its return, such as whether it was a success.
+
+        They are computed with every step, and read from those that are LAST.
+
+        Args:
+          state: the state that came with the step.
+
+        Returns:
+          Arrays [] of numbers or truth values by name; always the same names.
+        """
+        return {}
+
     @property
     def steps_per_s(self) -> float | None:
         """Env steps in a second of the simulated time; None where there is no such time."""
@@ -112,6 +125,13 @@ class Game(JaxEnv):
     def observe(self, state: Nest) -> Nest:
         """Returns the observation of a state; `legal` of a `BoardView` may ignore the rule for LAST."""
 
+    def measure(self, state: Nest) -> dict[str, jax.Array]:
+        """Returns numbers of an episode besides its return, by its last state, see `JaxEnv.episode_metrics`."""
+        return {}
+
+    def episode_metrics(self, state: Stream) -> dict[str, jax.Array]:
+        return self.measure(state.game)
+
     def init(self, key: jax.Array) -> tuple[Stream, base.TimeStep]:
         no, steps = jnp.bool_(False), jnp.int32(0)
         game = self.reset(jax.random.fold_in(key, steps))
@@ -143,6 +163,15 @@ class Game(JaxEnv):
             discount=jnp.where(terminated, 0, 1).astype(jnp.float32),
             observation=observation,
         )
+
+
+def metrics_of(env: JaxEnv, state: Nest) -> dict[str, jax.Array]:
+    """The numbers of every slot's episode, float32 [B] by name, from states [B, ...]; those of slots at LAST count."""
+
+    def one(state: Nest) -> dict[str, jax.Array]:
+        return {name: jnp.asarray(value, jnp.float32) for name, value in env.episode_metrics(state).items()}
+
+    return jax.vmap(one)(state)
 
 
 def _clip(action: jax.Array, spec: specs.Array) -> jax.Array:
@@ -218,22 +247,28 @@ class _JaxBatch(base.BatchedEnv):
     def render(self) -> np.ndarray | None:
         return None if self._state is None else self._env.draw(jax.device_get(self._state))
 
-    def _take(self, out: tuple[Nest, base.TimeStep]) -> base.TimeStep:
+    def _take(self, out: _Stepped) -> base.TimeStep:
         """Keeps the state [B, ...] that `init` or `step` returned, and counts its time step."""
-        self._state, self._timestep = out[0], jax.device_get(out[1])
+        self._state, (self._timestep, metrics) = out[0], jax.device_get(out[1:])
         reward = base.reward_of_player_0(self._timestep, self.spec.num_players)
         step_type = self._timestep.step_type
-        self._tracker.update(reward, first=step_type == base.FIRST, ended=step_type == base.LAST)
+        first, last = step_type == base.FIRST, step_type == base.LAST
+        self._tracker.update(reward, first, last, lambda slot: {name: values[slot] for name, values in metrics.items()})
         return self._timestep
 
 
+_Stepped = tuple[Nest, base.TimeStep, dict[str, jax.Array]]  # The states, the time steps and what `metrics_of` gives.
+
+
 @functools.partial(jax.jit, static_argnums=0)
-def _init(env: JaxEnv, seeds: jax.Array, resets: jax.Array) -> tuple[Nest, base.TimeStep]:
+def _init(env: JaxEnv, seeds: jax.Array, resets: jax.Array) -> _Stepped:
     """Begins a stream for each of the seeds [B]; each reset begins another one."""
-    return jax.vmap(lambda seed: env.init(jax.random.fold_in(jax.random.PRNGKey(seed), resets)))(seeds)
+    state, timestep = jax.vmap(lambda seed: env.init(jax.random.fold_in(jax.random.PRNGKey(seed), resets)))(seeds)
+    return state, timestep, metrics_of(env, state)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _step(env: JaxEnv, state: Nest, action: jax.Array) -> tuple[Nest, base.TimeStep]:
+def _step(env: JaxEnv, state: Nest, action: jax.Array) -> _Stepped:
     """Steps every slot, state and action [B, ...]; equal environments share one compiled program."""
-    return jax.vmap(env.step)(state, action)
+    state, timestep = jax.vmap(env.step)(state, action)
+    return state, timestep, metrics_of(env, state)

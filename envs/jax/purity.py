@@ -54,6 +54,7 @@ def check_pure(env: JaxEnv) -> None:
         stepped = _trace(env.step, f"{name}.step", began[0], action)
         _check_timestep(spec, stepped[1], f"{name}.step")
         _check_constant(began, stepped, name)
+        _check_metrics(env, name, began[0])
     finally:  # Values that the environment keeps may be the cause of any other error, so they are reported instead.
         _check_kept(env, name, before)
 
@@ -193,6 +194,20 @@ def _check_timestep(spec: base.EnvSpec, timestep: base.TimeStep, name: str) -> N
         if (value.shape, value.dtype) != (leaf.shape, leaf.dtype):
             leaf_name = ".".join(map(str, ("timestep", *path)))
             raise ValueError(f"{leaf_name} of {name} is {_shape(value)}; its spec says {_shape(leaf)}")
+
+
+def _check_metrics(env: JaxEnv, name: str, state: Any) -> None:
+    """Refuses numbers of an episode that are no arrays [] by name."""
+    method = f"{name}.episode_metrics"
+    try:
+        found = jax.eval_shape(lambda state: env.episode_metrics(state), state)
+    except (*_IMPURE, TypeError, ValueError) as error:
+        raise ValueError(f"{method} can't be traced{where(error)}: {str(error).partition(chr(10))[0]}") from error
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise ValueError(f"{method} returns {found}; it must be a dict of numbers by name")
+    for key, value in found.items():
+        if getattr(value, "shape", None) != () or np.dtype(value.dtype).kind not in "biuf":
+            raise ValueError(f"{key} of {method} is {value}; it must be a number or a truth value, of shape []")
 
 
 def _leaves(out: tuple[Any, Any]) -> list[tuple[str, Any]]:

@@ -15,7 +15,7 @@ from boonta.envs.one_slot import OneSlot
 from boonta.nodes.acme.acting import Published
 from boonta.nodes.acme.adder import StepsAdder, require_extras
 from boonta.nodes.acme.monitoring import MonitorLogger, ProgramCounter
-from boonta.nodes.acting.base import Remote
+from boonta.nodes.acting.base import Remote, count_episodes
 from boonta.nodes.base import Node, Stopped
 from boonta.nodes.variables import Colocated
 
@@ -163,8 +163,5 @@ class _Watched(OneSlot):
         with node.stopwatch("stepping environments"):
             timestep = super().step(action)
         node.count(env_steps=1, frames=self.batch.spec.frames_per_step)
-        for episode in self.batch.episodes():
-            node.count(episodes=1)
-            node.sample("return", episode.episode_return)
-            node.sample("episode_steps", episode.env_steps)
+        count_episodes(node, self.batch)
         return timestep

@@ -14,8 +14,9 @@ import numpy as np
 import tree
 
 from boonta.agents.base import Agent, Nest, Slots, Table
-from boonta.envs.base import TimeStep
+from boonta.envs.base import BatchedEnv, TimeStep
 from boonta.nodes.base import Node
+from boonta.nodes.metrics import EPISODE
 from boonta.nodes.tables.freshness import bounded
 from boonta.nodes.watch.calls import answered
 
@@ -111,6 +112,16 @@ def require_steady(who: str, tables: Sequence[Table], variables: Any, refresh_ev
         f"{table.max_staleness}: leave it out, or allow any staleness (for PPO, --config.correction v_trace "
         "--config.max-staleness None)"
     )
+
+
+def count_episodes(node: Node, env: BatchedEnv) -> None:
+    """Counts the episodes that have finished since the last call, and samples what is measured of them."""
+    for episode in env.episodes():
+        node.count(episodes=1)
+        node.sample("return", episode.episode_return)
+        node.sample("episode_steps", episode.env_steps)
+        for name, value in episode.metrics.items():
+            node.sample(EPISODE + name, value)
 
 
 def tables_only(agent: Agent) -> Agent:

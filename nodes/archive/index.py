@@ -13,7 +13,7 @@ import pydantic
 from dm_env import specs
 
 from boonta.agents.base import Nest
-from boonta.envs.base import SPEED_ONLY, Env
+from boonta.envs.base import SAME_STEPS, Env
 from boonta.envs.names import steady
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.files import sealed, write_whole
@@ -94,11 +94,11 @@ _INDEX = pydantic.TypeAdapter(Index)
 def describe(env: Env) -> Environment:
     """Describes an environment by its name, its settings if it is a dataclass, and its spec.
 
-    What makes it faster and changes nothing else, see `envs.base.SPEED_ONLY`, is left out.
+    Settings that change none of its steps, see `envs.base.SAME_STEPS`, are left out.
     """
     spec = env.spec
-    env = _unsped(env)
-    settings = {field.name: getattr(env, field.name) for field in _fields(env) if not _is_speed(field)}
+    env = _reduced(env)
+    settings = {field.name: getattr(env, field.name) for field in _fields(env) if not _keeps_steps(field)}
     return Environment(
         name=type(env).__name__,
         settings=json.loads(json.dumps(settings, default=_text)),
@@ -189,13 +189,13 @@ def types(nest: Nest) -> dict[str, Leaf]:
     return {path: Leaf(np.dtype(leaf.dtype).name, tuple(leaf.shape)) for path, leaf in leaves(nest).items()}
 
 
-def _unsped(value: Any) -> Any:
-    """An environment, or any other value of a setting, with the defaults of all that only makes it faster."""
+def _reduced(value: Any) -> Any:
+    """An environment, or any other value of a setting, with the defaults of all that changes none of its steps."""
     value = getattr(value, "same_as", value)
     changed = {}
     for field in _fields(value):
         now = getattr(value, field.name)
-        usual = field.default if _is_speed(field) else _unsped(now)
+        usual = field.default if _keeps_steps(field) else _reduced(now)
         if usual is not now:
             changed[field.name] = usual
     return dataclasses.replace(value, **changed) if changed else value
@@ -206,8 +206,8 @@ def _fields(value: Any) -> tuple[dataclasses.Field, ...]:
     return dataclasses.fields(value) if is_one else ()
 
 
-def _is_speed(field: dataclasses.Field) -> bool:
-    return SPEED_ONLY.items() <= field.metadata.items()
+def _keeps_steps(field: dataclasses.Field) -> bool:
+    return SAME_STEPS.items() <= field.metadata.items()
 
 
 def _text(setting: Any) -> str:

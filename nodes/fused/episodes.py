@@ -1,4 +1,4 @@
-"""The returns of a fused program's episodes, over the last of them and over the first."""
+"""The returns and metrics of a fused program's episodes, over the last of them and over the first."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import jax
 
 from boonta.nodes.fused import stage
+from boonta.nodes.metrics import EPISODE
 
 RETURNS = 100  # Episodes that a mean return is taken over, as soon as so many have ended.
 
@@ -36,6 +37,7 @@ class Recent:
         total = jax.tree.map(lambda *sums: sum(sums), *self._sums)
         number, mean = total.number, total.returns / total.number
         metrics = {"return": mean, "episode_steps": total.steps / number, "return_episodes": number}
+        metrics |= {EPISODE + name: values / number for name, values in total.metrics.items()}
         if number > 1:
             variance = max(0.0, total.squares / number - mean**2) * number / (number - 1)
             metrics["return_se"] = math.sqrt(variance / number)

@@ -20,6 +20,7 @@ from boonta.nodes.acting.outputs import OutputError
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Metrics, Row, Setup, may_loop, play, streams
 from boonta.nodes.hosts.placement import make_mesh
+from boonta.nodes.metrics import EPISODE, EVAL_EPISODE
 
 Values = dict[str, jax.Array]  # Hyper-parameters by field of the config, float32 [], or [members] of a population.
 
@@ -137,10 +138,17 @@ def _summarise(metrics: Metrics, seeds: Sequence[float], updates: int) -> dict[s
     """Means over the members that have not diverged, and the number of those that have."""
     sound = np.isfinite(_loss(metrics, len(seeds)))
     _require_any(sound, updates)
-    means = {name: float(np.mean(values[sound], dtype=np.float64)) for name, values in metrics.items()}
+    means = {name: _mean(name, values[sound]) for name, values in metrics.items()}
     if "eval_return_se" in metrics:
         means["eval_return_se"] = _error_of_mean(metrics["eval_return_se"][sound], np.asarray(seeds)[sound])
     return {**means, "diverged": float(np.sum(~sound)), "members": float(len(seeds))}
+
+
+def _mean(name: str, values: np.ndarray) -> float:
+    """A metric's mean over members; one all of whose episodes were cut has none of the numbers of episodes."""
+    if name.startswith(EVAL_EPISODE) and not np.isnan(values).all():
+        values = values[~np.isnan(values)]
+    return float(np.mean(values, dtype=np.float64))
 
 
 def _error_of_mean(errors: np.ndarray, seeds: np.ndarray) -> float:
@@ -168,6 +176,7 @@ def _rows(
         row = {"member": i, "seed": member["seed"], **values, "updates": updates, "loss": float(loss[i])}
         if episodes.number[i]:
             row["return"] = float(episodes.returns[i] / episodes.number[i])
+            row |= {EPISODE + name: float(sums[i] / episodes.number[i]) for name, sums in episodes.metrics.items()}
         rows.append({**row, **{name: float(numbers[i]) for name, numbers in evaluation.metrics.items()}})
     return rows
 

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import tree
 
 from boonta.agents.base import Nest, Policy, Slots, Steps
-from boonta.envs.base import FIRST, LAST, EnvSpec, TimeStep
+from boonta.envs.base import FIRST, LAST, TimeStep
+from boonta.envs.jax.base import metrics_of
 from boonta.nodes.acting.outputs import checked_step
 from boonta.nodes.watch.evaluation import as_metrics
 
@@ -50,6 +51,15 @@ class Episodes(NamedTuple):
     squares: jax.Array  # float32 []; the squares of the raw returns.
     steps: jax.Array  # float32 [], env steps.
     nans: Mapping[str, jax.Array] = {}  # float32 [], how many NaNs each leaf of real numbers has shown, by its name.
+    metrics: Mapping[str, jax.Array] = {}  # float32 [], the environment's other numbers of episodes, by name.
+
+
+class Played(NamedTuple):
+    """One episode in each of E slots."""
+
+    returns: jax.Array  # float32 [E], raw; those of an episode that was cut are what it had earned.
+    over: jax.Array  # bool [E], whether the episode came to its end, and wasn't cut.
+    metrics: Mapping[str, jax.Array]  # float32 [E], its other numbers by name; 0 where it was cut.
 
 
 def begin(env: Any, policy: Policy, num_envs: int, key: jax.Array) -> Stage:
@@ -85,7 +95,7 @@ def act(
         shown, core = stage.timestep, policy.core(stage.policy)
         stage, action, extras = _move(env, policy, params, stage)
         versions = jnp.full(shown.step_type.shape, version, jnp.int32)
-        stage, episodes = _account(env.spec, stage, shown)
+        stage, episodes = _account(env, stage, shown)
         return stage, (Steps.of(shown, action, extras, versions, core), episodes)
 
     stage, (steps, episodes) = jax.lax.scan(one, stage, None, length=rows)
@@ -132,17 +142,17 @@ def play(
     """Plays one episode in each of `episodes` slots, as `play_out` does.
 
     Returns:
-      Metrics: the mean of the returns, its standard error, the least return, and the number of episodes that were cut.
+      Metrics: the mean of the returns, its standard error, the least return, the number of episodes that were cut, and
+      means of the environment's numbers over the other episodes, NaN where there are none.
     """
-    returns, over = play_out(env, policy, params, episodes, most_steps, key)
+    returns, over, metrics = play_out(env, policy, params, episodes, most_steps, key)
     error = jnp.std(returns, ddof=1) / math.sqrt(episodes) if episodes > 1 else None
     cut = jnp.sum(~over).astype(jnp.float32)
-    return as_metrics(mean=jnp.mean(returns), error=error, least=jnp.min(returns), cut=cut)
+    means = {name: jnp.sum(values) / jnp.sum(over) for name, values in metrics.items()}
+    return as_metrics(mean=jnp.mean(returns), error=error, least=jnp.min(returns), cut=cut, episodes=means)
 
 
-def play_out(
-    env: Any, policy: Policy, params: Nest, episodes: int, most_steps: int, key: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def play_out(env: Any, policy: Policy, params: Nest, episodes: int, most_steps: int, key: jax.Array) -> Played:
     """Plays one episode in each of `episodes` slots.
 
     Args:
@@ -152,30 +162,29 @@ def play_out(
       episodes: number of slots; each plays its first episode, so that long ones count as much as short ones.
       most_steps: env steps after which an episode that is not over counts with its return so far.
       key: PRNG key of environments and policy.
-
-    Returns:
-      The returns, float32 [E], and whether each episode came to its end, bool [E].
     """
 
     class Playing(NamedTuple):
         stage: Stage
-        over: jax.Array  # bool [E]
-        returns: jax.Array  # float32 [E]
+        played: Played
         steps: jax.Array  # int32 []
 
     def unfinished(playing: Playing) -> jax.Array:
-        return ~jnp.all(playing.over) & (playing.steps < most_steps)
+        return ~jnp.all(playing.played.over) & (playing.steps < most_steps)
 
     def one(playing: Playing) -> Playing:
         stage, *_ = _move(env, policy, params, playing.stage)
-        timestep = stage.timestep
-        returns = jnp.where(playing.over, playing.returns, playing.returns + timestep.reward)
-        return Playing(stage, playing.over | (timestep.step_type == LAST), returns, playing.steps + 1)
+        timestep, (returns, over, metrics) = stage.timestep, playing.played
+        returns = jnp.where(over, returns, returns + timestep.reward)
+        last = timestep.step_type == LAST
+        now = metrics_of(env, stage.env)
+        metrics = {name: jnp.where(last & ~over, now[name], values) for name, values in metrics.items()}
+        return Playing(stage, Played(returns, over | last, metrics), playing.steps + 1)
 
-    none_over = jnp.zeros(episodes, bool)
-    start = Playing(begin(env, policy, episodes, key), none_over, jnp.zeros(episodes), jnp.int32(0))
-    end = jax.lax.while_loop(unfinished, one, start)
-    return end.returns, end.over
+    begun = begin(env, policy, episodes, key)
+    nothing = jax.tree.map(jnp.zeros_like, metrics_of(env, begun.env))
+    start = Playing(begun, Played(jnp.zeros(episodes), jnp.zeros(episodes, bool), nothing), jnp.int32(0))
+    return jax.lax.while_loop(unfinished, one, start).played
 
 
 def _move(env: Any, policy: Policy, params: Nest, stage: Stage) -> tuple[Stage, jax.Array, Nest]:
@@ -186,15 +195,16 @@ def _move(env: Any, policy: Policy, params: Nest, stage: Stage) -> tuple[Stage, 
     return stage._replace(env=state, timestep=timestep, policy=memory, key=key), action, extras
 
 
-def _account(spec: EnvSpec, stage: Stage, shown: TimeStep) -> tuple[Stage, Episodes]:
+def _account(env: Any, stage: Stage, shown: TimeStep) -> tuple[Stage, Episodes]:
     """Adds a step to its slots' episodes; returns the stage and the episodes that ended, leaves [B]."""
     first, last = stage.timestep.step_type == FIRST, stage.timestep.step_type == LAST
     reward = stage.timestep.reward
-    if spec.num_players == 2:  # Returns are those of player 0, who loses what the other player earns.
+    if env.spec.num_players == 2:  # Returns are those of player 0, who loses what the other player earns.
         reward = jnp.where(shown.observation.player == 0, reward, -reward)
     returns = jnp.where(first, 0.0, stage.episode_return + reward)
     steps = jnp.where(first, 0, stage.episode_steps + 1)
     of_ended = jnp.where(last, returns, 0.0)
     number, steps_of_ended = last.astype(jnp.float32), jnp.where(last, steps, 0).astype(jnp.float32)
-    ended = Episodes(number, of_ended, of_ended**2, steps_of_ended)
+    metrics = {name: jnp.where(last, values, 0.0) for name, values in metrics_of(env, stage.env).items()}
+    ended = Episodes(number, of_ended, of_ended**2, steps_of_ended, metrics=metrics)
     return stage._replace(episode_return=returns, episode_steps=steps), ended

@@ -73,6 +73,10 @@ EPISODES = (
         "env steps",
         "growing where surviving counts, falling where reaching a goal does",
     ),
+    Metric(
+        "episode/<name>",
+        "Mean over the last 100 episodes of a number that the environment gives at their end, such as is_success.",
+    ),
     Metric("acme/<name>", "What a part of Acme's, such as an actor's loop, has logged or counted last."),
 )
 EVALUATION = (
@@ -85,6 +89,11 @@ EVALUATION = (
     ),
     Metric("eval_return_min", "The least return of the last evaluation.", "return", "rising with eval_return"),
     Metric("eval_cut", "Episodes of the last evaluation that reached its most steps and were cut.", "episodes", "0"),
+    Metric(
+        "eval_episode/<name>",
+        "The same over the episodes of the last evaluation, without those that were cut.",
+        healthy="near episode/<name>, or better",
+    ),
     Metric("eval_version", "Updates that the evaluated params had.", "updates", "rising with updates, in steps"),
     Metric(
         "eval_started",

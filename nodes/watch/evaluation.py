@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal
+
+from boonta.nodes.metrics import EVAL_EPISODE
 
 MAX_STEPS = 30_000  # Env steps after which an episode is cut, where nothing else is asked for: some tasks never end.
 MAX_MOVES = 1_000  # The same in a game of two: moves of both players.
@@ -137,7 +141,13 @@ NONE = Evaluation(every_updates=0)  # A fused program makes no evaluations by th
 
 
 def as_metrics(
-    *, mean: Any = None, error: Any = None, least: Any = None, cut: Any = None, version: float | None = None
+    *,
+    mean: Any = None,
+    error: Any = None,
+    least: Any = None,
+    cut: Any = None,
+    version: float | None = None,
+    episodes: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The metrics of an evaluation, by name; what is None is left out.
 
@@ -147,6 +157,8 @@ def as_metrics(
       least: the least return.
       cut: the number of episodes that were cut.
       version: updates that the evaluated params had.
+      episodes: means of the environment's other numbers of episodes, by name.
     """
     named = {"eval_return": mean, "eval_return_se": error, "eval_return_min": least, "eval_cut": cut}
-    return {name: value for name, value in {**named, "eval_version": version}.items() if value is not None}
+    found = {name: value for name, value in {**named, "eval_version": version}.items() if value is not None}
+    return found | {EVAL_EPISODE + name: value for name, value in episodes.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import pydantic
@@ -31,6 +32,7 @@ class Evaluated:
       max_steps: env steps after which an episode was cut.
       cut: number of episodes that were; None if an earlier version has written the line.
       returns: the return of each episode.
+      metrics: means of the environment's other numbers of episodes, over those that weren't cut, by name.
       member: the member's number in a population; None in any other run.
     """
 
@@ -43,11 +45,12 @@ class Evaluated:
     member: int | None = None
     max_steps: int = MAX_STEPS
     cut: int | None = None
+    metrics: Mapping[str, schema.Number] = dataclasses.field(default_factory=dict)
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What is evaluated, and how."""
-        return tuple(value for name, value in sorted(vars(self).items()) if name not in ("returns", "cut"))
+        return tuple(value for name, value in sorted(vars(self).items()) if name not in ("returns", "cut", "metrics"))
 
     @property
     def source(self) -> str:
@@ -79,7 +82,7 @@ def append(folder: pathlib.Path, evaluations: list[Evaluated]) -> None:
       OSError: they can't be written.
     """
     path = folder / FILE
-    lines = [{name: value for name, value in vars(each).items() if value is not None} for each in evaluations]
+    lines = [{name: value for name, value in vars(each).items() if value not in (None, {})} for each in evaluations]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     try:
         torn = metrics.ends_within_a_line(path)

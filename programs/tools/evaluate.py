@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
 import statistics
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -23,7 +24,7 @@ from boonta.nodes import metrics
 from boonta.nodes.acting.local import Play, evaluated_policy, jit_policy
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.evaluating import Evaluating, play_out
+from boonta.nodes.evaluating import Evaluating, Played, play_out
 from boonta.nodes.fused import stage
 from boonta.nodes.fused.population import Member
 from boonta.nodes.population import Population
@@ -66,8 +67,9 @@ def evaluate(
 ) -> None:
     """Plays episodes with a checkpoint of each run, and appends their returns to evaluations.jsonl in its folder.
 
-    What is found there is not done again. Environments in JAX are played in one compiled program. Of a population, the
-    newest checkpoint has all members, and each is evaluated; the best one is of one member.
+    Means of what the environment measures besides returns are printed and kept there, too. What is found there is not
+    done again. Environments in JAX are played in one compiled program. Of a population, the newest checkpoint has all
+    members, and each is evaluated; the best one is of one member.
 
     Args:
       workdirs: the runs' folders, or folders of sweeps, all of whose runs are evaluated.
@@ -127,10 +129,10 @@ def evaluate_run(folder: pathlib.Path, asked: Asked) -> Iterator[tuple[Evaluated
         played = [_play(program, folder, asked, policy)]
     else:
         played = _play_members(population, folder, asked, deterministic)
-    found = [
-        dataclasses.replace(each, returns=tuple(map(float, returns)), cut=cut)
-        for each, (returns, cut) in zip(expected, played)
-    ]
+    found = []
+    for each, one in zip(expected, played):
+        finite = {name: value for name, value in one.metrics.items() if math.isfinite(value)}  # As the file has them.
+        found.append(dataclasses.replace(each, returns=tuple(map(float, one.returns)), cut=one.cut, metrics=finite))
     yield from ((each, True) for each in found)  # First, since they may have taken hours, and a disk may be full.
     evaluations.append(folder, found)
 
@@ -141,8 +143,8 @@ def _deterministic(program: Program) -> bool | None:
     return made[0].deterministic if made else None
 
 
-def _play(program: Program, folder: pathlib.Path, asked: Asked, policy: Any) -> tuple[Sequence[float], int]:
-    """The returns [E] of one checkpoint, and the number of episodes that were cut."""
+def _play(program: Program, folder: pathlib.Path, asked: Asked, policy: Any) -> Played:
+    """The episodes of one checkpoint."""
     params, _ = restored(program.agent, folder, asked.which)
     env = _in_jax(program)
     if env is None:
@@ -150,26 +152,30 @@ def _play(program: Program, folder: pathlib.Path, asked: Asked, policy: Any) -> 
         play = Play(batch, policy, jit_policy(policy), asked.seed, metrics.Stopwatch())
         return play_out(play, params, asked.max_steps)
 
-    def one(params: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def one(params: Any, key: jax.Array) -> stage.Played:
         return stage.play_out(env, policy, params, asked.episodes, asked.max_steps, key)
 
-    returns, over = jax.jit(one)(params, jax.random.PRNGKey(asked.seed))
-    return np.asarray(returns).tolist(), int(np.sum(~np.asarray(over)))
+    return _summed(jax.device_get(jax.jit(one)(params, jax.random.PRNGKey(asked.seed))))
 
 
-def _play_members(
-    node: Population, folder: pathlib.Path, asked: Asked, deterministic: bool | None
-) -> list[tuple[Sequence[float], int]]:
+def _play_members(node: Population, folder: pathlib.Path, asked: Asked, deterministic: bool | None) -> list[Played]:
     """The same of each member of a population; all meet the same episodes."""
     state, _ = Checkpointer(folder / MEMBERS).restore(node.initial_state)
 
-    def one(member: Member, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def one(member: Member, key: jax.Array) -> stage.Played:
         agent = node.make(with_values(node.config, member.values))
         policy, params = evaluated_policy(agent, deterministic), agent.update.params(member.learner)
         return stage.play_out(node.env, policy, params, asked.episodes, asked.max_steps, key)
 
-    returns, over = jax.jit(jax.vmap(one, in_axes=(0, None)))(Member(*state), jax.random.PRNGKey(asked.seed))
-    return list(zip(np.asarray(returns).tolist(), np.sum(~np.asarray(over), axis=1).tolist()))
+    played = jax.device_get(jax.jit(jax.vmap(one, in_axes=(0, None)))(Member(*state), jax.random.PRNGKey(asked.seed)))
+    return [_summed(jax.tree.map(lambda leaf, i=i: leaf[i], played)) for i in range(len(played.over))]
+
+
+def _summed(played: stage.Played) -> Played:
+    """Episodes that a device has played, as those of a host are."""
+    over = int(np.sum(played.over))
+    means = {name: float(np.sum(values) / over) for name, values in played.metrics.items() if over}
+    return Played(played.returns.tolist(), len(played.over) - over, means)
 
 
 def _population(program: Program) -> Population | None:
@@ -207,7 +213,8 @@ def _described(found: Evaluated) -> str:
     who = f"member {found.member}, " if found.member is not None else ""
     how = "deterministic" if found.deterministic else "sampled"
     what = f"{who}{found.which} checkpoint, {found.updates:,} updates: {mean} over {found.episodes} episodes, {how}"
-    return what + (f", {found.cut} cut after {found.max_steps:,} steps" if found.cut else "")
+    what += f", {found.cut} cut after {found.max_steps:,} steps" if found.cut else ""
+    return what + "".join(f", {name} {value:.4g}" for name, value in found.metrics.items())
 
 
 def main() -> None:

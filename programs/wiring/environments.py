@@ -236,8 +236,9 @@ def _family_name(kind: type) -> str:
 
 def _is_plain(hint: Any) -> bool:
     """Whether a flag can express a value of this type."""
-    parts = typing.get_args(hint) or (hint,)
-    return typing.get_origin(hint) is typing.Literal or all(part in PLAIN for part in parts)
+    origin, parts = typing.get_origin(hint), typing.get_args(hint) or (hint,)
+    plain = (*PLAIN, ...) if origin is tuple else PLAIN  # A tuple's parts are any number of values of one type.
+    return origin is typing.Literal or all(part in plain for part in parts)
 
 
 def env_of_archive(folder: pathlib.Path) -> Env:

@@ -9,10 +9,21 @@ import numpy as np
 import pytest
 
 from boonta.envs import base, conformance
+from boonta.envs.jax.base import as_env
 from boonta.tests.helpers.examples import python_blocks
 
 GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "pages" / "guides" / "environment.md"
 BLOCKS = python_blocks(GUIDE)
+
+
+def names_of_metrics(env: base.Env) -> list[str]:
+    """Those of the first episode of a player that always takes action 0."""
+    batch, episodes = env(1, 0), []
+    batch.reset()
+    while not episodes:
+        batch.step(np.zeros(1, np.int32))
+        episodes = batch.episodes()
+    return list(episodes[0].metrics)
 
 
 @pytest.mark.parametrize(("function", "masked"), [("hunt", False), ("taxi", True)])
@@ -22,6 +33,7 @@ def test_an_environment_of_the_guide(function, masked, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     env = getattr(importlib.import_module(f"guide_{function}"), function)()
     assert isinstance(env.spec.observations, base.BoardView) == masked
+    assert masked or names_of_metrics(env) == ["is_success"]
     conformance.check(env, steps=240)
 
 
@@ -43,4 +55,5 @@ def test_an_environment_in_jax_of_the_guide(name, players, tmp_path, monkeypatch
     monkeypatch.syspath_prepend(tmp_path)
     env = getattr(importlib.import_module(f"my_{name.lower()}"), name)()
     assert env.spec.num_players == players
+    assert players == 2 or names_of_metrics(as_env(env)) == ["is_success"]
     conformance.check(env, steps=240)

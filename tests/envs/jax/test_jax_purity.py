@@ -257,3 +257,32 @@ def test_checks_again_without_a_trace_of_the_first_time():
     check_pure(env)
     check_pure(env)
     assert vars(env) == {"rows": 5, "columns": 5}
+
+
+@pytest.mark.parametrize(
+    ("measured", "message"),
+    [
+        (lambda state: [state.count], "Broken.episode_metrics returns ["),
+        (lambda state: {0: state.count}, "it must be a dict of numbers by name"),
+        (lambda state: {"board": state.board}, "board of Broken.episode_metrics is ShapeDtypeStruct(shape=(2,)"),
+        (
+            lambda state: {"seven": float(state.count)},
+            "Broken.episode_metrics can't be traced at test_jax_",
+        ),
+        (lambda state: {"name": "seven"}, "Broken.episode_metrics can't be traced"),
+    ],
+)
+def test_numbers_of_an_episode_that_are_none(measured, message):
+    class Broken(Sound):
+        def measure(self, state):
+            return measured(state)
+
+    refused(Broken(), message)
+
+
+def test_numbers_of_an_episode_may_be_of_any_type():
+    class Measured(Sound):
+        def measure(self, state):
+            return {"count": state.count, "over": state.count == 7, "always": 1.0}
+
+    check_pure(Measured())

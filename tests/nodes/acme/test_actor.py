@@ -16,7 +16,7 @@ from boonta.envs.catch import Catch
 from boonta.nodes.acting.base import Remote, tables_only
 from boonta.nodes.base import Stopped
 from boonta.nodes.variables import Colocated, VariableServer, pack
-from boonta.tests.helpers import tiny
+from boonta.tests.helpers import guess, tiny
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
@@ -78,6 +78,17 @@ def test_a_loop_without_tables_is_a_node_too():
     node.step()
     assert node.report()["counts"] == {"env_steps": 9, "frames": 9, "episodes": 1}
     node.close()
+
+
+def test_other_numbers_of_an_episode_are_sampled_beside_its_return():
+    node = AcmeLoop("acme/0", guess.measured, make_loop=lambda parts: None)
+    node.start()
+    node._environment.reset()
+    for _ in range(guess.STEPS):
+        node._environment.step(0)
+    samples = node.report()["samples"]
+    assert samples["episode/is_success"] == [(1 + samples["return"][0]) / 2]
+    assert samples["episode/steps"] == samples["episode_steps"] == [guess.STEPS]
 
 
 @pytest.mark.parametrize(

@@ -54,3 +54,7 @@ def test_settings_of_speed_in_older_archives_dont_matter():
     older = describe(Gymnasium("CartPole-v1"))
     older.settings["workers"] = 2
     require_environment(pathlib.Path("archive"), older, Gymnasium("CartPole-v1"))
+
+
+def test_what_is_measured_of_episodes_tells_no_environments_apart():
+    assert describe(Gymnasium("CartPole-v1", metrics=("is_success",))) == describe(Gymnasium("CartPole-v1"))

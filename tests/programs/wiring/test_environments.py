@@ -231,6 +231,16 @@ def test_settings_of_continuous_environments_are_flags():
     assert environments.make_env("gymnasium/Pendulum-v1", ["--env.workers", "2"]) == Gymnasium("Pendulum-v1", workers=2)
 
 
+def test_names_of_metrics_are_a_flag(tmp_path):
+    flags = ["--env.metrics", "is_success", "cost", "--workdir", str(tmp_path)]
+    wanted = Gymnasium("CartPole-v1", metrics=("is_success", "cost"))
+    assert environments.make_env("gymnasium/CartPole-v1", flags) == wanted
+    assert parse(impala, ["gymnasium/CartPole-v1", *flags])[1]["env"] == wanted
+    assert parse(impala, ["gymnasium/CartPole-v1", *flags[3:]])[1]["env"] == Gymnasium("CartPole-v1")
+    with pytest.raises(BadInput, match="metrics is .* no name may be there twice"):
+        environments.make_env("gymnasium/CartPole-v1", ["--env.metrics", "cost", "cost"])
+
+
 def test_twins_in_jax_have_the_same_spec_and_settings():
     for env in (Catch(6, 3), MinAtar("freeway", sticky_actions=0.0, minimal_actions=True)):
         twin = jax_env_of(env)
