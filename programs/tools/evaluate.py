@@ -38,7 +38,7 @@ from boonta.programs.wiring.construction import construct
 from boonta.programs.wiring.evaluation import evaluation_of
 from boonta.programs.wiring.interpreters.anakin import jax_env_of
 from boonta.programs.wiring.program import Program
-from boonta.programs.wiring.run import BadInput, Which, checkpoints_of
+from boonta.programs.wiring.run import BadInput, Which, checkpoints_of, named, require_there
 from boonta.programs.wiring.supervision.view import with_error
 from boonta.programs.wiring.trained import program_of, restored
 
@@ -66,12 +66,12 @@ def evaluate(
 ) -> None:
     """Plays episodes with a checkpoint of each run, and appends their returns to evaluations.jsonl in its folder.
 
-    What is found there is not done again. Environments in JAX are played in one compiled program. Of a population, the
-    newest checkpoint has all members, and each is evaluated; the best one is of one member.
+    What is found there is not done again. Environments in JAX are played in one compiled program. Of a population, a
+    checkpoint has all members, and each is evaluated; only the best one is of one member.
 
     Args:
       workdirs: the runs' folders, or folders of sweeps, all of whose runs are evaluated.
-      which: the checkpoint, the newest or the one with the best evaluation.
+      which: the checkpoint: newest, best (by evaluations), or one by its number of updates.
       episodes: number of episodes of each run, at least 1.
       seed: seed of the environments and the policy.
       deterministic: whether the policy takes its best action, or draws one as actors do; default: as in the run's own
@@ -108,12 +108,14 @@ def evaluate_run(folder: pathlib.Path, asked: Asked) -> Iterator[tuple[Evaluated
     if together is not None and best is not None:
         program = dataclasses.replace(program, agent=_agent_of(together, best))
     policy = evaluated_policy(program.agent, deterministic)
-    population = together if asked.which == "newest" else None
-    newest = Checkpointer(checkpoints_of(folder, asked.which) if population is None else folder / MEMBERS).latest()
-    if newest is None:
+    population = together if asked.which != "best" else None
+    path = checkpoints_of(folder, asked.which) if population is None else _members_of(folder, asked.which)
+    require_there(path, asked.which)
+    number = Checkpointer(path).latest()
+    if number is None:
         raise BadInput(f"it has no {asked.which} checkpoint yet")
     wanted = Evaluated(
-        newest, asked.which, asked.episodes, policy.deterministic, asked.seed, returns=(), max_steps=asked.max_steps
+        number, asked.which, asked.episodes, policy.deterministic, asked.seed, returns=(), max_steps=asked.max_steps
     )
     before = {} if asked.again else {found.key: found for found in evaluations.read(folder)[0]}
     members: Iterable[int | None] = [best]
@@ -126,7 +128,7 @@ def evaluate_run(folder: pathlib.Path, asked: Asked) -> Iterator[tuple[Evaluated
     if population is None:
         played = [_play(program, folder, asked, policy)]
     else:
-        played = _play_members(population, folder, asked, deterministic)
+        played = _play_members(population, path, asked, deterministic)
     found = [
         dataclasses.replace(each, returns=tuple(map(float, returns)), cut=cut)
         for each, (returns, cut) in zip(expected, played)
@@ -158,10 +160,10 @@ def _play(program: Program, folder: pathlib.Path, asked: Asked, policy: Any) -> 
 
 
 def _play_members(
-    node: Population, folder: pathlib.Path, asked: Asked, deterministic: bool | None
+    node: Population, path: pathlib.Path, asked: Asked, deterministic: bool | None
 ) -> list[tuple[Sequence[float], int]]:
-    """The same of each member of a population; all meet the same episodes."""
-    state, _ = Checkpointer(folder / MEMBERS).restore(node.initial_state)
+    """The same of each member of a population in a checkpoint; all meet the same episodes."""
+    state, _ = Checkpointer(path).restore(node.initial_state)
 
     def one(member: Member, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         agent = node.make(with_values(node.config, member.values))
@@ -170,6 +172,11 @@ def _play_members(
 
     returns, over = jax.jit(jax.vmap(one, in_axes=(0, None)))(Member(*state), jax.random.PRNGKey(asked.seed))
     return list(zip(np.asarray(returns).tolist(), np.sum(~np.asarray(over), axis=1).tolist()))
+
+
+def _members_of(folder: pathlib.Path, which: Which) -> pathlib.Path:
+    """The folder of a population's checkpoints, or that of the one with a number."""
+    return folder / MEMBERS / str(which) if isinstance(which, int) else folder / MEMBERS
 
 
 def _population(program: Program) -> Population | None:
@@ -206,7 +213,7 @@ def _described(found: Evaluated) -> str:
     mean = with_error(statistics.fmean(found.returns), metrics.standard_error(found.returns))
     who = f"member {found.member}, " if found.member is not None else ""
     how = "deterministic" if found.deterministic else "sampled"
-    what = f"{who}{found.which} checkpoint, {found.updates:,} updates: {mean} over {found.episodes} episodes, {how}"
+    what = f"{who}{named(found.which)}, {found.updates:,} updates: {mean} over {found.episodes} episodes, {how}"
     return what + (f", {found.cut} cut after {found.max_steps:,} steps" if found.cut else "")
 
 

@@ -20,7 +20,7 @@ from boonta.nodes.watch.evaluation import Evaluation
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder import journal
-from boonta.programs.wiring.run_folder.config_file import Origin
+from boonta.programs.wiring.run_folder.config_file import Origin, read_config
 from boonta.programs.wiring.run_folder.folder import claim_workdir
 from boonta.tests.helpers import archives, run_folders
 
@@ -186,6 +186,23 @@ def test_a_folder_to_start_from_that_has_no_sound_checkpoint(tmp_path):
     (other / "checkpoints" / "3" / "array").write_bytes(b"wrong")
     with pytest.raises(BadInput, match="has no sound newest checkpoint: .*/3: array is altered"):
         claim(run, start_from=str(other))
+
+
+def test_a_run_starts_from_a_checkpoint_by_its_number(tmp_path):
+    run, other = tmp_path / "run", tmp_path / "other"
+    for number in (3, 5):
+        write_snapshot(other / "checkpoints", number)
+    with pytest.raises(BadInput, match=f"--start-from {other}: .*/checkpoints has no checkpoint 4: there are 3, 5$"):
+        claim(run, start_from=str(other), start_which=4)
+    assert not run.exists()
+    with pytest.raises(BadInput, match="would end at once, since its counters go on: updates reached 3 .limit 2."):
+        claim(run, start_from=str(other), start_which=3, stop=StopRule(updates=2))
+    claim(run, start_from=str(other), start_which=3).close()
+    assert read_config(run).run["start_which"] == 3
+    (other / "checkpoints" / "3" / "array").write_bytes(b"wrong")
+    with pytest.raises(BadInput, match="has no sound checkpoint 3: .*/3: array is altered"):
+        claim(run, start_from=str(other), start_which=3)
+    claim(run, start_from=str(other)).close()  # The newest is sound.
 
 
 def test_a_limit_that_the_run_to_start_from_has_reached(tmp_path):
