@@ -81,14 +81,16 @@ def test_a_folder_of_a_run_with_other_settings(tmp_path):
     assert len(list(tmp_path.glob("config-until-*.json"))) == 1
 
 
-def test_a_run_from_before_an_evaluation_had_a_field_is_the_same(tmp_path):
-    """Where the field is none; any other value is named."""
+def test_how_a_run_is_evaluated_may_differ_when_it_is_resumed(tmp_path):
+    """Which changes no learning. A run from before an evaluation had a field goes on, too."""
     before = dataclasses.asdict(Evaluation(9))
     del before["max_steps"]
-    claim(tmp_path, settings={"evaluation": before}).close()
-    claim(tmp_path, settings={"evaluation": Evaluation(9)}).close()
-    with pytest.raises(BadInput, match=r"evaluation\.max_steps was None, is 7\. Give them as they were"):
-        claim(tmp_path, settings={"evaluation": Evaluation(9, max_steps=7)})
+    claim(tmp_path, settings={"evaluation": before, "width": 8}).close()
+    other = Evaluation(9, "env_steps", every_env_steps=5, deterministic=True, max_share=0.5, max_age=3, max_steps=7)
+    claim(tmp_path, settings={"evaluation": other, "width": 8}).close()
+    assert read_config(tmp_path).settings["evaluation"] == dataclasses.asdict(other)
+    with pytest.raises(BadInput, match=r"holds a run with other settings: width was 8, is 4\. Give them as they were"):
+        claim(tmp_path, settings={"evaluation": Evaluation(9), "width": 4})
 
 
 def test_a_run_that_is_claimed_again_is_not_taken_for_ended_by_its_earlier_end(tmp_path):
