@@ -60,7 +60,8 @@ class Anakin(Node):
       monitor: handle of the monitor.
       folder: folder of the checkpoints; the newest one found there is resumed. If it was written by another way to run
         the program, or with environments or a table of other shapes, these start afresh.
-      start_from: another such folder; its newest checkpoint is used if `folder` has none, with fresh environments.
+      start_from: another such folder, or a checkpoint's own; its newest one is used if `folder` has none, with fresh
+        environments.
       seed: seed of the params, the environments, and all randomness.
       num_envs: B, environment slots, over all hosts; None is the table's batch size.
       num_replayed: most sequences that are replayed at once, where reanalyzers would fill a table.

@@ -20,7 +20,7 @@ from boonta.agents.base import Nest
 from boonta.nodes.hosts import coordination
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.files import FULL
-from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder, print_warning
+from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder, one_of, print_warning
 
 SAVE_DEADLINE_S = 1_800.0  # Time that other hosts wait for the first one's save, and a thread for another's.
 
@@ -50,9 +50,10 @@ class Checkpointer:
     Of several hosts, which share the folder, the first one decides what is read and makes a checkpoint count.
 
     Args:
-      folder: the folder of the checkpoints; `resume` and `save` make it if it is missing.
+      folder: the folder of the checkpoints; `resume` and `save` make it if it is missing. To restore one that needn't
+        be the newest, that checkpoint's own folder.
       retention: which checkpoints stay.
-      start_from: another folder, from which `resume` restores if the first one has no checkpoint.
+      start_from: another such folder, from which `resume` restores if the first one has no checkpoint.
       warn: called with what is wrong with a damaged checkpoint, if one is passed over.
     """
 
@@ -63,6 +64,7 @@ class Checkpointer:
         start_from: str | None = None,
         warn: Callable[[str], None] = print_warning,
     ):
+        folder, self._one = one_of(folder)
         self._store = SnapshotFolder(folder, "checkpoint", retention)
         self._start_from = start_from
         self._warn = warn
@@ -74,7 +76,7 @@ class Checkpointer:
         self._saves = 0
 
     def latest(self, whole: bool = False) -> int | None:
-        """Returns the step number of the newest sound checkpoint, or None.
+        """Returns the step number of the newest sound checkpoint, or None; of one checkpoint's own folder, its number.
 
         Args:
           whole: find one whose tables, which are saved beside it, are sound, too; see `SnapshotFolder.newest_whole`.
@@ -82,7 +84,11 @@ class Checkpointer:
         Raises:
           ValueError: there are checkpoints, but none is sound; the message says what is wrong with each.
         """
-        find = functools.partial(self._store.newest_whole if whole else self._store.newest, self._warn)
+        find: Callable[[], int | None]
+        if self._one is not None:
+            find = functools.partial(self._store.sound, self._one)
+        else:
+            find = functools.partial(self._store.newest_whole if whole else self._store.newest, self._warn)
         return find() if jax.process_count() == 1 else _agreed(find, self._store.folder)
 
     def save(self, step: int, state: Nest, counts: dict[str, float], rest: Nest = None, beside: str = "") -> None:

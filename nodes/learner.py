@@ -57,7 +57,7 @@ class Learner(Node):
         `best/` there, see `nodes.snapshots.best`.
       beside: the name of the folder beside it in which the replay server saves its tables, under the same numbers and
         at the same times; empty if there is none.
-      start_from: another such folder; its newest checkpoint is used if `folder` has none.
+      start_from: another such folder, or a checkpoint's own; its newest one is used if `folder` has none.
       seed: seed of the params and of the update's randomness.
       devices: how many of this process's devices to learn on; None takes all.
       save_every_s: seconds between checkpoints.

@@ -13,7 +13,7 @@ from boonta.nodes.periodic import Periodic
 from boonta.nodes.sinks.base import TENSORBOARD
 from boonta.nodes.snapshots import counters
 from boonta.nodes.snapshots.newest import Newest
-from boonta.nodes.watch import rows
+from boonta.nodes.watch.evaluators import Evaluators
 from boonta.nodes.watch.ledger import Ledger
 from boonta.nodes.watch.program_end import ProgramEnd
 from boonta.nodes.watch.roster import Peer, Roster
@@ -65,7 +65,7 @@ class Monitor(Periodic):
         self._writing = threading.Lock()  # Keeps the order of counters; taken before the state, never while it is held.
         self._roster = Roster(silent_s)
         self._end = ProgramEnd(self._roster)
-        self._evaluators: set[str] = set()  # The nodes that have measured an evaluation.
+        self._evaluators = Evaluators(stop.patience)
         self._absent: set[str] = set()  # Those that were away in the last round; who asks at each heartbeat can't look.
         self._ledger = Ledger(self._folder)
         self._saved_at = time.monotonic()
@@ -110,8 +110,7 @@ class Monitor(Periodic):
             elif not late:
                 new, gone, failure = self._meet(report, refused)
                 self._roster.peers[report["name"]] = Peer(report, time.monotonic(), gone, failure)
-                if not report["metrics"].keys().isdisjoint(rows.EVALUATION):
-                    self._evaluators.add(report["name"])
+                self._evaluators.add(report)
                 if self._log.add(report):
                     self._end_if_done()  # The next evaluation may come before the next round.
             reply = {
@@ -239,8 +238,8 @@ class Monitor(Periodic):
             return self.totals(), self._roster.reports, self._absent
 
     def _evaluation(self) -> dict[str, float]:
-        """The last evaluation, and the version whose evaluation has begun; means over several evaluators."""
-        return rows.evaluation([self._roster.peers[name].report for name in self._evaluators], self._absent)
+        """The last evaluation, see `Evaluators.last`."""
+        return self._evaluators.last(self._absent)
 
     def round(self) -> None:
         self._newest.look()
@@ -259,8 +258,8 @@ class Monitor(Periodic):
             super().stop()
 
     def _end_if_done(self) -> None:
-        reached = self._rule.reached(self.totals(), self._log.health.collapsed)
-        if reached:
+        impatient = self._evaluators.ran_out(self._absent)
+        if reached := self._rule.reached(self.totals(), self._log.health.collapsed) or impatient:
             self.finish_program(reached)
 
     def _save_counters(self) -> None:

@@ -127,10 +127,11 @@ def check_setup(setup: Setup, stop: StopRule) -> None:
         raise ValueError(
             f"{name}: env is a game of {env.spec.num_players} players; evaluation.every_updates must be 0, for none"
         )
-    if stop.eval_return is not None and not setup.evaluates:
-        raise ValueError(
-            f"{name}: stop.eval_return is {stop.eval_return}; evaluation.every_updates is 0, nothing measures it"
-        )
+    for field in ("eval_return", "patience"):
+        if getattr(stop, field) is not None and not setup.evaluates:
+            raise ValueError(
+                f"{name}: stop.{field} is {getattr(stop, field)}; evaluation.every_updates is 0, nothing measures it"
+            )
     check_fits(setup.agent, env)
     evaluated_policy(setup.agent, setup.evaluation.deterministic)
 

@@ -8,7 +8,7 @@ from typing import Any
 from boonta.nodes.hosts.agreement import COUNTERS, HostReport, Merged, merge
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.monitor import Monitor
-from boonta.nodes.watch.stopping import StopRule
+from boonta.nodes.watch.stopping import Patience, StopRule
 
 
 class HostMonitor(Monitor):
@@ -30,7 +30,7 @@ class HostMonitor(Monitor):
         super().__init__(name, folder, StopRule(), **settings)
         self.hosts = hosts
         self.agreed = False
-        self._joint_rule = stop
+        self._joint_rule, self._patience = stop, Patience(stop.patience)
         self._asked = ""  # Why this host was asked to end.
         self._elsewhere: dict[str, float] = {}  # The other hosts' counters.
 
@@ -52,7 +52,7 @@ class HostMonitor(Monitor):
     def host_report(self, saving: bool, pace: float = 0.0) -> HostReport:
         """This host's report to the others; `saving` is whether a checkpoint is due here, `pace` as in `HostReport`."""
         with self._state:
-            own = super().totals()
+            own, evaluation = super().totals(), self._evaluation()
             return HostReport(
                 **{name: own.get(name, 0.0) for name in COUNTERS},
                 seconds=own["seconds"],
@@ -61,6 +61,7 @@ class HostMonitor(Monitor):
                 collapsed=self._log.health.collapsed,
                 ending=bool(self._asked),
                 saving=saving,
+                eval_version=evaluation.get("eval_version", float("nan")),
             )
 
     def follow(self, reports: Sequence[HostReport], updates: int) -> Merged:
@@ -74,7 +75,9 @@ class HostMonitor(Monitor):
         with self._state:
             others = [report for i, report in enumerate(reports) if i != self.hosts.index]
             self._elsewhere = {name: sum(getattr(report, name) for report in others) for name in COUNTERS}
-            reached = self._joint_rule.reached(merged.totals, merged.collapsed)
+            version = {"first": merged.totals["eval_version"]} if "eval_version" in merged.totals else {}
+            impatient = self._patience.ran_out(version, merged.totals.get("eval_return"))
+            reached = self._joint_rule.reached(merged.totals, merged.collapsed) or impatient
             self.agreed = self.agreed or bool(reached or merged.ending)
             if reached:
                 self.finish_program(reached)

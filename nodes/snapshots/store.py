@@ -54,14 +54,24 @@ def has_snapshots(workdir: pathlib.Path) -> bool:
     return any(numbers(workdir / name) for name in LEARNERS)
 
 
-def glance(folder: pathlib.Path) -> tuple[int | None, str]:
-    """Looks for the newest sound snapshot in a folder within a second: large ones are judged by their files' sizes.
+def one_of(path: pathlib.Path) -> tuple[pathlib.Path, int | None]:
+    """A folder of snapshots and the number of one of them, from the path of that one; None from that of the folder."""
+    is_one = path.name.isdecimal() and path.parent.name in (*LEARNERS, BEST)
+    return (path.parent, int(path.name)) if is_one else (path, None)
+
+
+def glance(path: pathlib.Path) -> tuple[int | None, str]:
+    """Looks for the newest sound snapshot within a second: large ones are judged by their files' sizes.
+
+    Args:
+      path: the folder of the snapshots; or that of one of them, the only one that is looked at.
 
     Returns:
       Its number, or None and what is wrong with the newest of all; None and nothing if there is no snapshot.
     """
     fault = ""
-    for number in reversed(numbers(folder)):
+    folder, one = one_of(path)
+    for number in reversed(numbers(folder)) if one is None else (one,):
         path = folder / str(number)
         try:
             manifest.verify(path, number, content=manifest.size(path) <= SMALL)
@@ -136,6 +146,12 @@ class SnapshotFolder:
     def verify(self, number: int) -> None:
         """Raises Unsound if a snapshot is torn or altered, or isn't there."""
         manifest.verify(self.path(number), number)
+
+    def sound(self, number: int) -> int:
+        """Returns the number of a snapshot; raises Unsound, with its path, if it is torn or altered, or isn't there."""
+        if fault := self._fault(number):
+            raise Unsound(f"{self._what} {self.path(number)} is not sound: {fault}")
+        return number
 
     def give_up_above(self, number: int) -> None:
         """Marks the snapshots above a number, from which the run doesn't go on: the next save removes them."""

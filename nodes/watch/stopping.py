@@ -9,7 +9,9 @@ from typing import Any
 
 COLLAPSE = "collapse"  # The first word of the reason, if a program ends because learning has collapsed.
 MOST_UPDATES = 2_000_000_000  # Learners count updates by int32; the rest is for a round that begins below.
-COLLAPSED_CODE = 3  # Exit code of such a program: it has neither done its work nor failed at it.
+# Exit code of such a program: it has neither done its work nor failed at it. On a platform that starts nodes one by one
+# it is 0.
+COLLAPSED_CODE = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,25 +19,24 @@ class StopRule:
     """The limits at which a program is done; the first one reached counts, and None is no limit.
 
     Attributes:
-      env_steps: the run ends after so many steps of all actors' environments together.
-      updates: the run ends after so many updates of the learner.
-      seconds: the run ends after so much wall time since the launch, with starting and compiling; parts before a
-        resumption count, too.
-      eval_return: the run ends when the last evaluation has this mean return, over all evaluators; the last checkpoint
-        may be a few updates newer.
-      on_collapse: whether the run also ends, with exit code 3, when its health shows that learning has collapsed:
-        entropy, returns or gradient; of a population, those of all members. On a platform that starts nodes one by one
-        the code is 0.
+      env_steps: env steps of all actors together.
+      updates: updates of the learner.
+      seconds: wall time since the launch, with starting and compiling; parts before a resumption count, too.
+      eval_return: mean return of the last evaluation, over all evaluators.
+      patience: evaluations in a row that were not better than the best before; a resumed run counts anew.
+      on_collapse: whether the run also ends, with exit code 3, when learning has collapsed: entropy, returns or
+        gradient; of a population, those of all members.
     """
 
     env_steps: int | None = None
     updates: int | None = None
     seconds: float | None = None
     eval_return: float | None = None
+    patience: int | None = None
     on_collapse: bool = False
 
     def __post_init__(self) -> None:
-        for field in ("env_steps", "updates", "seconds"):
+        for field in ("env_steps", "updates", "seconds", "patience"):
             value = getattr(self, field)
             if value is not None and not value > 0:  # NaN is refused, too.
                 raise ValueError(f"stop.{field} is {value}; it must be above 0, or none for no limit")
@@ -50,7 +51,7 @@ class StopRule:
         return MOST_UPDATES if self.updates is None else self.updates
 
     def reached(self, totals: Mapping[str, float], collapsed: bool = False) -> str:
-        """A description of the limit that is reached; empty if none is.
+        """A description of the limit that is reached; empty if none is. That of patience is `Patience`'s.
 
         Args:
           totals: the program's counters, and its last evaluation's mean return.
@@ -63,6 +64,48 @@ class StopRule:
         if totals.get("updates", 0.0) >= MOST_UPDATES:
             return f"updates reached {shown('updates', totals['updates'])}, the most that a learner counts"
         return COLLAPSE if self.on_collapse and collapsed else ""
+
+
+class Patience:
+    """Counts the evaluations in a row whose mean return was not above the best before them.
+
+    Args:
+      limit: how many of them end the run; None is no limit.
+    """
+
+    def __init__(self, limit: int | None):
+        self._limit = limit
+        self._best: tuple[float, float] | None = None  # The return, and the updates of the params that had it.
+        self._in_vain = 0
+        self._counted: dict[str, float] = {}  # The version of each evaluator's last evaluation that has counted.
+
+    def ran_out(self, versions: Mapping[str, float], mean: float | None) -> str:
+        """Takes the last evaluation as it is known now; it counts once each evaluator has made another one.
+
+        Args:
+          versions: by evaluator, the updates of the params that it evaluated last.
+          mean: the mean return over them; None if there is none.
+
+        Returns:
+          Why the run ends; empty if it goes on.
+        """
+        if self._limit is None:
+            return ""
+        new = bool(versions) and all(version != self._counted.get(name) for name, version in versions.items())
+        if new and mean is not None:
+            self._counted.update(versions)
+            if math.isfinite(mean) and (self._best is None or mean > self._best[0]):
+                self._best, self._in_vain = (mean, max(versions.values())), 0
+            else:
+                self._in_vain += 1
+        return self._reason() if self._in_vain >= self._limit else ""
+
+    def _reason(self) -> str:
+        number = f"{self._in_vain} evaluation{'s' if self._in_vain > 1 else ''} in a row"
+        if self._best is None:
+            return f"patience: {number} without a finite return"
+        best, updates = self._best
+        return f"patience: {number} not above the best, {best:.6g} at {shown('updates', updates)} updates"
 
 
 def shown(name: str, value: float) -> str:

@@ -13,7 +13,7 @@ import pydantic
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.nodes.watch.evaluation import MAX_STEPS
-from boonta.programs.wiring.run import Which
+from boonta.programs.wiring.run import Which, named
 
 FILE = "evaluations.jsonl"
 MATCHES = "matches.txt"  # What `boonta match` has printed.
@@ -25,7 +25,7 @@ class Evaluated:
 
     Attributes:
       updates: the checkpoint's updates.
-      which: which of the run's checkpoints it is.
+      which: which of the run's checkpoints was asked for.
       episodes: number of episodes.
       deterministic: whether the policy took its best action, or drew one.
       seed: seed of the environments and the policy.
@@ -57,7 +57,7 @@ class Evaluated:
         """How its returns were measured, in words; those of other words aren't the same score."""
         policy = "deterministic" if self.deterministic else "sampled"
         cut = "" if self.max_steps == MAX_STEPS else f", cut after {self.max_steps:,} steps"
-        return f"evaluation after the run, {self.which} checkpoint, {policy}{cut}"
+        return f"evaluation after the run, {named(self.which)}, {policy}{cut}"
 
 
 _EVALUATED = pydantic.TypeAdapter(Evaluated)

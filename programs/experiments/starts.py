@@ -11,12 +11,14 @@ from boonta.programs.wiring.run_folder.config_file import Config, read_config
 from boonta.programs.wiring.run_folder.provenance import Provenance
 
 AGENTS = "config."  # Settings that are the agent's, which a run goes on with unless it is told to change them.
+EVALUATIONS = ("evaluation.deterministic", "evaluation.max_steps")  # Those by which a return is measured.
 
 
 def starts_of(folder: pathlib.Path, config: Config) -> tuple[tuple[Provenance, ...], list[str]]:
     """The provenance of a run's starts, the oldest first, and warnings.
 
-    There is a warning for each earlier start whose file is damaged, or that had other settings of the agent.
+    There is a warning for each earlier start whose file is damaged, or that had other settings of the agent, or
+    of what an evaluation's return is.
 
     Args:
       folder: the run's folder.
@@ -36,9 +38,9 @@ def starts_of(folder: pathlib.Path, config: Config) -> tuple[tuple[Provenance, .
 
 
 def _changes(before: Config, after: Config) -> list[str]:
-    """The agent's settings, and the seed, that differ between two starts; those that one of them lacks don't."""
+    """What differs of `AGENTS`, `EVALUATIONS` and the seed between two starts; what one of them lacks doesn't."""
     was, now = ({"seed": each.seed} | schema.flattened(each.settings) for each in (before, after))
-    common = [name for name in now if name in was and (name == "seed" or name.startswith(AGENTS))]
+    common = [name for name in now if name in was and (name in ("seed", *EVALUATIONS) or name.startswith(AGENTS))]
     return [f"{name} was {was[name]}, is {now[name]}" for name in common if was[name] != now[name]]
 
 

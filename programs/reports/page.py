@@ -137,7 +137,7 @@ def _results(folder: pathlib.Path) -> list[str]:
 def _who(evaluated: Evaluated) -> list[str]:
     """The checkpoint that was evaluated, the member of a population, and the policy."""
     member = "–" if evaluated.member is None else str(evaluated.member)
-    return [evaluated.which, member, "deterministic" if evaluated.deterministic else "sampled"]
+    return [str(evaluated.which), member, "deterministic" if evaluated.deterministic else "sampled"]
 
 
 def _notable(folder: pathlib.Path) -> list[str]:

@@ -47,7 +47,7 @@ def _snapshots(workdir: pathlib.Path, name: str) -> str:
             state = "sound"
         except Unsound as error:
             state = f"not sound: {error}"
-        lines.append(f"  {number:>12,d}  {_written(path)}  {manifest.size(path) / 1e6:,.1f} MB  {state}")
+        lines.append(f"  {number:>12d}  {_written(path)}  {manifest.size(path) / 1e6:,.1f} MB  {state}")
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ import io
 import json
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tyro
@@ -28,7 +28,6 @@ from boonta.programs.experiments.results import Result, results_of_all
 from boonta.programs.experiments.summary import Band
 from boonta.programs.reports import tables
 from boonta.programs.wiring.command_line.faults import command, writing
-from boonta.programs.wiring.run import Which
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.provenance import source_digest
 from boonta.programs.wiring.run_folder.state import state_of
@@ -41,7 +40,7 @@ def compare(
     workdirs: tyro.conf.Positional[tuple[pathlib.Path, ...]],
     out: pathlib.Path | None = None,
     metric: str | None = None,
-    which: Which = "newest",
+    which: Literal["newest", "best"] = "newest",
     reference: tuple[str, ...] = (),
     bar: float | None = None,
 ) -> None:

@@ -15,14 +15,17 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from boonta.__main__ import TOOLS
 from boonta.programs.tools.sweep import Asked
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.environments import EXAMPLES
+from boonta.programs.wiring.run import NAMED, Which
 from boonta.programs.wiring.shipped import programs
 
 Shell = Literal["bash", "zsh"]
+OFFERED = ConstructorRegistry()  # What is offered for values that may be others, too.
 
 
 def completion(shell: tyro.conf.Positional[Shell]) -> None:
@@ -36,9 +39,25 @@ def completion(shell: tyro.conf.Positional[Shell]) -> None:
     """
     made = io.StringIO()
     with contextlib.redirect_stdout(made), contextlib.suppress(SystemExit):
-        tyro.extras.subcommand_cli_from_dict(tools(), prog="boonta", args=["--tyro-print-completion", shell])
+        given = ["--tyro-print-completion", shell]
+        tyro.extras.subcommand_cli_from_dict(tools(), prog="boonta", args=given, registry=OFFERED)
     # Tyro's script offers each line of a description as a word of its own.
     print(re.sub(r"(?m)^COMPLETION_SPEC = .*$", lambda line: line[0].replace(r"\n", " "), made.getvalue()))
+
+
+@OFFERED.primitive_rule
+def _which_rule(kind: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """The words for a checkpoint: tyro offers nothing where a number is allowed, too."""
+    if kind.type != Which:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="|".join((*NAMED, "INT")),
+        instance_from_str=lambda words: words[0],
+        is_instance=lambda value: value in NAMED,
+        str_from_instance=lambda value: [str(value)],
+        choices=NAMED,
+    )
 
 
 def tools() -> dict[str, Callable[..., Any]]:

@@ -39,7 +39,7 @@ from boonta.programs.wiring.construction import construct
 from boonta.programs.wiring.evaluation import evaluation_of
 from boonta.programs.wiring.interpreters.anakin import jax_env_of
 from boonta.programs.wiring.program import Program
-from boonta.programs.wiring.run import BadInput, Which, checkpoints_of
+from boonta.programs.wiring.run import BadInput, Which, checkpoints_of, named, require_there
 from boonta.programs.wiring.supervision.view import with_error
 from boonta.programs.wiring.trained import program_of, restored
 
@@ -68,12 +68,12 @@ def evaluate(
     """Plays episodes with a checkpoint of each run, and appends their returns to evaluations.jsonl in its folder.
 
     Means of what the environment measures besides returns are printed and kept there, too. What is found there is not
-    done again. Environments in JAX are played in one compiled program. Of a population, the newest checkpoint has all
-    members, and each is evaluated; the best one is of one member.
+    done again. Environments in JAX are played in one compiled program. Of a population, a checkpoint has all members,
+    and each is evaluated; only the best one is of one member.
 
     Args:
       workdirs: the runs' folders, or folders of sweeps, all of whose runs are evaluated.
-      which: the checkpoint, the newest or the one with the best evaluation.
+      which: the checkpoint: newest, best (by evaluations), or one by its number of updates.
       episodes: number of episodes of each run, at least 1.
       seed: seed of the environments and the policy.
       deterministic: whether the policy takes its best action, or draws one as actors do; default: as in the run's own
@@ -110,12 +110,14 @@ def evaluate_run(folder: pathlib.Path, asked: Asked) -> Iterator[tuple[Evaluated
     if together is not None and best is not None:
         program = dataclasses.replace(program, agent=_agent_of(together, best))
     policy = evaluated_policy(program.agent, deterministic)
-    population = together if asked.which == "newest" else None
-    newest = Checkpointer(checkpoints_of(folder, asked.which) if population is None else folder / MEMBERS).latest()
-    if newest is None:
+    population = together if asked.which != "best" else None
+    path = checkpoints_of(folder, asked.which) if population is None else _members_of(folder, asked.which)
+    require_there(path, asked.which)
+    number = Checkpointer(path).latest()
+    if number is None:
         raise BadInput(f"it has no {asked.which} checkpoint yet")
     wanted = Evaluated(
-        newest, asked.which, asked.episodes, policy.deterministic, asked.seed, returns=(), max_steps=asked.max_steps
+        number, asked.which, asked.episodes, policy.deterministic, asked.seed, returns=(), max_steps=asked.max_steps
     )
     before = {} if asked.again else {found.key: found for found in evaluations.read(folder)[0]}
     members: Iterable[int | None] = [best]
@@ -128,7 +130,7 @@ def evaluate_run(folder: pathlib.Path, asked: Asked) -> Iterator[tuple[Evaluated
     if population is None:
         played = [_play(program, folder, asked, policy)]
     else:
-        played = _play_members(population, folder, asked, deterministic)
+        played = _play_members(population, path, asked, deterministic)
     found = []
     for each, one in zip(expected, played):
         finite = {name: value for name, value in one.metrics.items() if math.isfinite(value)}  # As the file has them.
@@ -158,9 +160,9 @@ def _play(program: Program, folder: pathlib.Path, asked: Asked, policy: Any) -> 
     return _summed(jax.device_get(jax.jit(one)(params, jax.random.PRNGKey(asked.seed))))
 
 
-def _play_members(node: Population, folder: pathlib.Path, asked: Asked, deterministic: bool | None) -> list[Played]:
-    """The same of each member of a population; all meet the same episodes."""
-    state, _ = Checkpointer(folder / MEMBERS).restore(node.initial_state)
+def _play_members(node: Population, path: pathlib.Path, asked: Asked, deterministic: bool | None) -> list[Played]:
+    """The same of each member of a population in a checkpoint; all meet the same episodes."""
+    state, _ = Checkpointer(path).restore(node.initial_state)
 
     def one(member: Member, key: jax.Array) -> stage.Played:
         agent = node.make(with_values(node.config, member.values))
@@ -176,6 +178,11 @@ def _summed(played: stage.Played) -> Played:
     over = int(np.sum(played.over))
     means = {name: float(np.sum(values) / over) for name, values in played.metrics.items() if over}
     return Played(played.returns.tolist(), len(played.over) - over, means)
+
+
+def _members_of(folder: pathlib.Path, which: Which) -> pathlib.Path:
+    """The folder of a population's checkpoints, or that of the one with a number."""
+    return folder / MEMBERS / str(which) if isinstance(which, int) else folder / MEMBERS
 
 
 def _population(program: Program) -> Population | None:
@@ -212,7 +219,7 @@ def _described(found: Evaluated) -> str:
     mean = with_error(statistics.fmean(found.returns), metrics.standard_error(found.returns))
     who = f"member {found.member}, " if found.member is not None else ""
     how = "deterministic" if found.deterministic else "sampled"
-    what = f"{who}{found.which} checkpoint, {found.updates:,} updates: {mean} over {found.episodes} episodes, {how}"
+    what = f"{who}{named(found.which)}, {found.updates:,} updates: {mean} over {found.episodes} episodes, {how}"
     what += f", {found.cut} cut after {found.max_steps:,} steps" if found.cut else ""
     return what + "".join(f", {name} {value:.4g}" for name, value in found.metrics.items())
 

@@ -60,7 +60,7 @@ def explain(
     Args:
       workdir: the run's folder.
       out: folder for the pictures; default: explain/ in the run's folder.
-      which: the checkpoint, the newest or the one with the best evaluation.
+      which: the checkpoint: newest, best (by evaluations), or one by its number of updates.
       step: the step of the first episode whose search is drawn; default: the middle one.
       episodes: number of episodes to play for the map.
       max_steps: env steps of all episodes together, after which the last episode is cut.

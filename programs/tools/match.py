@@ -22,7 +22,7 @@ from boonta.nodes.matches.match import OPENING, MakeSide, Played, play_match, pl
 from boonta.nodes.metrics import Stopwatch
 from boonta.programs.experiments.evaluations import MATCHES
 from boonta.programs.wiring.command_line.faults import command
-from boonta.programs.wiring.run import BadInput, Which
+from boonta.programs.wiring.run import BadInput, Which, named
 from boonta.programs.wiring.trained import agent_and_env, params_of
 
 
@@ -45,7 +45,7 @@ def match(
     Args:
       workdir: the run's folder.
       opponent: random, uct:ROLLOUTS, perfect, or the folder of another run of the same game.
-      which: the run's checkpoint, the newest or the one with the best evaluation.
+      which: the run's checkpoint: newest, best (by evaluations), or one by its number of updates.
       opponent_which: the same of another run.
       games: number of games, even.
       simulations: simulations per search of the run in `workdir`; default: as in its own evaluations.
@@ -88,7 +88,7 @@ def match(
     print(lines)
     with open(workdir / MATCHES, "a") as kept:
         when = time.strftime("%Y-%m-%d %H:%M:%S")
-        kept.write(f"{when}, {which} checkpoint against {opponent}, seed {seed}\n{lines}\n\n")
+        kept.write(f"{when}, {named(which)} against {opponent}, seed {seed}\n{lines}\n\n")
     return played.outcome
 
 

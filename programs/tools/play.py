@@ -29,7 +29,7 @@ def play(
 
     Args:
       workdir: the run's folder.
-      which: the checkpoint, the newest or the one with the best evaluation.
+      which: the checkpoint: newest, best (by evaluations), or one by its number of updates.
       out: picture file, .gif or .mp4 by its ending; default: play.gif in the run's folder.
       max_steps: env steps after which the picture ends even if the episode does not.
       seed: seed of the environment and the policy.

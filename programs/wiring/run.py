@@ -6,7 +6,7 @@ import dataclasses
 import os
 import pathlib
 import sys
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from boonta.envs.base import mixed_seed
 from boonta.nodes.hosts.coordination import Hosts
@@ -24,7 +24,10 @@ SEVERAL = {
     "variable_servers": ("local_mp", "local_mt"),
     "learners": ("local_mp",),
 }
-Which = Literal["newest", "best"]  # A choice among a run's checkpoints.
+Which = Literal["newest", "best"] | int  # A choice among a run's checkpoints; a number is that of its updates.
+NAMED = ("newest", "best")  # The words of these.
+
+ALLOWED = "it must be newest, best, or a checkpoint's number of updates"
 
 
 class BadInput(Exception):
@@ -49,7 +52,7 @@ class Run:
       allow_changes: resume with other settings than the run was started with.
       start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
         on from one there, counters included.
-      start_which: which checkpoint of `start_from`, the newest or the best. The best has the best evaluation.
+      start_which: which checkpoint of `start_from`; newest, best (by evaluations), or one by its number of updates.
       log: where metrics go besides `metrics.jsonl`, one or more: "tensorboard", "wandb", "mlflow", "trackio", or
         package.module:name for a sink or an Acme logger of your own.
       dashboard: serve a live page of the run until it ends. It is for this machine, and its address is printed.
@@ -104,6 +107,8 @@ class Run:
         for field in ("save_every_s", "keep_every_h"):
             if not getattr(self, field) > 0:  # NaN is refused, too.
                 raise ValueError(f"{field} is {getattr(self, field)}; it must be above 0")
+        if not is_which(self.start_which):
+            raise ValueError(f"start_which is {self.start_which!r}; {ALLOWED}")
         self._require_numbers()
         check_names(self.log)
         if self.process_env and self.launch != "local_mp":
@@ -181,7 +186,7 @@ class Run:
 
     @property
     def start_folder(self) -> str | None:
-        """The folder of the checkpoints that `start_from` names."""
+        """The folder of the checkpoints that `start_from` names, or that of the one whose number `start_which` is."""
         return str(checkpoints_of(pathlib.Path(self.start_from), self.start_which)) if self.start_from else None
 
     @property
@@ -229,10 +234,44 @@ def require_gpus(group: str, number: float) -> None:
         )
 
 
+def is_which(value: Any) -> bool:
+    """Whether a value from Python is a `Which`."""
+    return value in NAMED if isinstance(value, str) else type(value) is int
+
+
+def named(which: Which) -> str:
+    """A checkpoint in words."""
+    return f"checkpoint {which}" if isinstance(which, int) else f"{which} checkpoint"
+
+
 def checkpoints_of(workdir: pathlib.Path, which: Which) -> pathlib.Path:
-    """The folder in a run's folder whose newest checkpoint is the run's newest, or the one with the best evaluation."""
+    """The folder in a run's folder whose newest checkpoint is the run's newest, or the one with the best evaluation.
+
+    Of a number of updates it is that checkpoint's own folder, which need not be there; the best one has a number, too.
+    """
     folder = workdir / CHECKPOINTS
+    if isinstance(which, int):
+        is_best = which not in numbers(folder) and which in numbers(folder / BEST)
+        return (folder / BEST if is_best else folder) / str(which)
     return folder if which == "newest" else folder / BEST
+
+
+def require_there(path: pathlib.Path, which: Which) -> None:
+    """Refuses what is no choice of a checkpoint, and a number that isn't there.
+
+    Args:
+      path: where that checkpoint should be, see `checkpoints_of`.
+      which: the choice.
+
+    Raises:
+      BadInput: names what is allowed, or the numbers that are there.
+    """
+    if not is_which(which):
+        raise BadInput(f"which is {which!r}; {ALLOWED}")
+    if isinstance(which, int) and not path.exists():
+        there = sorted({*numbers(path.parent), *numbers(path.parent / BEST)})
+        listed = f"there are {', '.join(map(str, there))}" if there else "there is none yet"
+        raise BadInput(f"{path.parent} has no checkpoint {which}: {listed}")
 
 
 def newest_checkpoint(folder: pathlib.Path) -> int:

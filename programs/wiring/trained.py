@@ -19,7 +19,7 @@ from boonta.nodes.snapshots.schema import checked
 from boonta.nodes.snapshots.store import glance
 from boonta.programs.wiring.command_line.arguments import load, parse
 from boonta.programs.wiring.program import Program, ProgramFunction
-from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of
+from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of, require_there
 from boonta.programs.wiring.run_folder.config_file import Config, checkpointed
 from boonta.programs.wiring.run_folder.recorded import by_parameter
 
@@ -94,7 +94,7 @@ def as_recorded(settings: Mapping[str, Any], recorded: dict[str, Any], hints: Ma
 
 
 def params_of(agent: Agent, workdir: pathlib.Path, which: Which = "newest") -> Any:
-    """The acting params of a run's newest sound checkpoint, or of the one with the best evaluation."""
+    """The acting params of a run's newest sound checkpoint, of the best one, or of one by its number of updates."""
     return restored(agent, workdir, which)[0]
 
 
@@ -102,18 +102,19 @@ def restored(agent: Agent, workdir: pathlib.Path, which: Which) -> tuple[Any, di
     """The acting params of a run's checkpoint, and the program's counters then.
 
     Raises:
-      BadInput: there is none.
+      BadInput: there is none; of a number the message lists those that are there.
       ValueError: none is sound, or it doesn't fit the agent.
     """
-    checkpointer = Checkpointer(checkpoints_of(workdir, which))
+    folder = checkpoints_of(workdir, which)
+    require_there(folder, which)
     try:
-        state, counts = checkpointer.restore(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
+        state, counts = Checkpointer(folder).restore(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
     except FileNotFoundError:
         why = ", since no evaluation was made: leave --which out" if which == "best" else ""
         raise BadInput(f"{workdir} has no {which} checkpoint yet{why}") from None
     except Unsound as error:
         best, _ = glance(checkpoints_of(workdir, "best"))
-        if which == "best" or best is None:
+        if which != "newest" or best is None:
             raise
         raise Unsound(f"{error}; --which best takes the one with the best evaluation, which is sound") from error
     return agent.update.params(state), counts

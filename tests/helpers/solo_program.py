@@ -14,6 +14,7 @@ def solo_program(
     run: RunFlags = Run(launch="anakin"),  # noqa: B008
     width: int = 8,
     num_envs: int = 8,
+    max_steps: int | None = None,
 ) -> Program:
     """The smallest.
 
@@ -21,9 +22,11 @@ def solo_program(
       run: the run's settings.
       width: batch size.
       num_envs: environments.
+      max_steps: env steps after which an evaluation's episode is cut; after a few, Catch gives no reward yet.
     """
     env = Catch()
-    groups = [group(Learner), group(Actor, num_envs=num_envs), group(Evaluator, episodes=50, every_updates=20)]
+    evaluator = group(Evaluator, episodes=50, by="updates", every_updates=20, max_steps=max_steps)
+    groups = [group(Learner), group(Actor, num_envs=num_envs), evaluator]
     return Program("solo_program", run, tiny.make(env.spec, batch_size=width), env, groups)
 
 

@@ -261,6 +261,7 @@ class Steered(Catch):
         ({"num_envs": 12}, "num_envs is 12; it must be a multiple of batch_size, 8"),
         ({"num_envs": 0}, "num_envs is 0, num_replayed 32; they must be at least 1"),
         ({"stop": StopRule(eval_return=1.0)}, "evaluation.every_updates is 0, nothing measures it"),
+        ({"stop": StopRule(patience=3)}, "stop.patience is 3; evaluation.every_updates is 0, nothing measures it"),
         ({"evaluation": Evaluation(by="seconds")}, "evaluation.by is 'seconds'; a fused program counts 'updates' or"),
     ],
 )

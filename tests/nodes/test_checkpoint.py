@@ -61,6 +61,20 @@ def test_anothers_is_gone_on_from_until_there_is_one_of_its_own(tmp_path):
     assert int(restored.updates) == 8 and counts == {"updates": 8.0}
 
 
+def test_one_that_is_not_the_newest_comes_back_by_its_own_folder(tmp_path):
+    folder = tmp_path / "checkpoints"
+    saver = Checkpointer(folder)
+    for step in (1, 2, 3):
+        saver.save(step, state(step), {"updates": float(step)})
+    restored, counts = Checkpointer(folder / "2").restore(state(0))
+    assert int(restored.updates) == 2 and counts == {"updates": 2.0}
+    restored, counts = Checkpointer(tmp_path / "own", start_from=str(folder / "1")).resume(state(0))
+    assert int(restored.updates) == 1 and counts == {"updates": 1.0}
+    flip(folder / "2" / "state" / "_METADATA")
+    with pytest.raises(ValueError, match=r"checkpoint .*/checkpoints/2 is not sound: state/_METADATA is altered"):
+        Checkpointer(folder / "2").restore(state(0))
+
+
 def check_replicated(folder: pathlib.Path) -> None:
     """Called in a process that has two devices."""
     mesh = Mesh(np.array(jax.devices()), ("batch",))

@@ -57,7 +57,7 @@ def test_stop_rules(rule, totals, message):
     assert reached.startswith(message) and bool(reached) == bool(message)
 
 
-@pytest.mark.parametrize(("field", "value"), [("updates", 0), ("seconds", NAN), ("eval_return", NAN)])
+@pytest.mark.parametrize(("field", "value"), [("updates", 0), ("seconds", NAN), ("eval_return", NAN), ("patience", 0)])
 def test_an_impossible_stop_rule_is_refused(field, value):
     with pytest.raises(ValueError, match=f"stop.{field} is {value}; it must be "):
         StopRule(**{field: value})

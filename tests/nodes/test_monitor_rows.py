@@ -114,6 +114,47 @@ def test_each_evaluation_may_end_the_run(tmp_path):
     assert status["done"] and status["reason"] == "eval_return reached 1 (limit 0.95)"
 
 
+def evaluations(monitor, evaluator: str, first: int, *returns: float) -> str:
+    """Reports each of these twice, as heartbeats repeat the last one; returns why the program ends."""
+    for version, value in enumerate(returns, start=first):
+        for repeat in range(2):
+            number = 2 * version + repeat
+            monitor.beat(report(evaluator, eval_return=value, eval_version=float(version)) | {"number": number})
+            monitor.round()
+    return monitor.status()["reason"]
+
+
+def test_evaluations_that_are_no_better_end_a_run_whose_patience_runs_out_and_each_counts_once(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule(patience=2))
+    monitor.start()
+    assert evaluations(monitor, "evaluator/0", 1, 0.25, 0.25, 0.5, 0.25) == ""
+    reason = evaluations(monitor, "evaluator/0", 5, 0.5)
+    assert reason == "patience: 2 evaluations in a row not above the best, 0.5 at 3 updates"
+    assert monitor.status()["done"]
+
+
+def test_of_several_evaluators_the_mean_counts_once_each_has_made_another_one(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule(patience=1))
+    monitor.start()
+    assert evaluations(monitor, "evaluator/0", 1, 0.5) == ""  # The best: the other one hasn't begun.
+    assert evaluations(monitor, "evaluator/1", 1, 0.1) == ""
+    assert evaluations(monitor, "evaluator/1", 2, 0.0, 0.0, 0.0) == ""
+    assert evaluations(monitor, "evaluator/0", 7, 1.5) == ""  # A mean of 0.75.
+    assert evaluations(monitor, "evaluator/0", 8, 0.0, 0.0) == ""
+    reason = evaluations(monitor, "evaluator/1", 9, 1.5)
+    assert reason == "patience: 1 evaluation in a row not above the best, 0.75 at 7 updates"
+
+
+def test_an_evaluator_that_starts_again_has_no_evaluation_until_it_has_made_one(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule(patience=1))
+    monitor.start()
+    assert evaluations(monitor, "evaluator/0", 1, 0.5) == ""
+    monitor.beat({**report("evaluator/0"), "life": "second"})
+    assert "eval_return" not in monitor.totals()
+    again = {**report("evaluator/0", eval_return=0.25, eval_version=2.0), "life": "second", "number": 2}
+    assert "patience: 1 evaluation" in monitor.beat(again)["stop"]
+
+
 def test_the_last_rows_rates_are_not_those_of_the_nodes_end_alone(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("boonta.nodes.watch.row_log.time", types.SimpleNamespace(monotonic=lambda: now[0]))

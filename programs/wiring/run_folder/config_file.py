@@ -166,6 +166,8 @@ def agent_of(settings: Mapping[str, Any]) -> str:
 def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | None:
     """The config of the run that the folder holds; None if it holds none. One of another run is refused.
 
+    How a run is evaluated may differ, as may the fields of `Run`.
+
     Args:
       name: the program's name.
       run, settings: the parsed arguments.
@@ -184,7 +186,11 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | 
         raise BadInput(
             f"--workdir {folder} holds a run of the agent {old.agent}, not of {agent_of(settings)}; choose another"
         )
-    before, after = schema.flattened(old.settings), schema.flattened(by_flag(settings))
+    looks = [name for name, value in settings.items() if isinstance(value, Evaluation)]  # These change no learning.
+    before, after = (
+        schema.flattened({name: value for name, value in each.items() if name not in looks})
+        for each in (old.settings, by_flag(settings))
+    )
     before["seed"], after["seed"] = old.seed, run.seed
     changed = [
         f"{field} was {before.get(field, 'unset')}, is {after.get(field, 'unset')}"

@@ -15,8 +15,8 @@ import pydantic
 
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.files import write_json, write_whole
-from boonta.nodes.snapshots.store import LEARNERS, glance, has_snapshots, numbers
-from boonta.programs.wiring.run import BadInput, Run, checkpoints_of
+from boonta.nodes.snapshots.store import LEARNERS, glance, has_snapshots, numbers, one_of
+from boonta.programs.wiring.run import BadInput, Run, checkpoints_of, named, require_there
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import Config, Origin, agent_of, config_of, require_same_run
 from boonta.programs.wiring.run_folder.journal import LOG
@@ -67,11 +67,15 @@ def _require_start(run: Run) -> None:
     if run.start_folder is None or has_snapshots(run.common_workdir):
         return
     start_folder = pathlib.Path(run.start_folder)
+    try:
+        require_there(start_folder, run.start_which)
+    except BadInput as error:
+        raise BadInput(f"--start-from {run.start_from}: {error}") from None
     number, fault = glance(start_folder)
     if number is None:
         sound, why = ("sound ", f": {fault}") if fault else ("", f", in {start_folder}")
-        raise BadInput(f"--start-from {run.start_from} has no {sound}{run.start_which} checkpoint{why}")
-    if reached := run.stop.reached(_counts(start_folder, number)):
+        raise BadInput(f"--start-from {run.start_from} has no {sound}{named(run.start_which)}{why}")
+    if reached := run.stop.reached(_counts(one_of(start_folder)[0], number)):
         raise BadInput(f"--start-from {run.start_from} would end at once, since its counters go on: {reached}")
 
 

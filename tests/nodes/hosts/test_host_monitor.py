@@ -15,6 +15,7 @@ from boonta.nodes.hosts.agreement import Agreement, Decision, HostReport, Severa
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.host_monitor import HostMonitor
 from boonta.nodes.watch.stopping import StopRule
+from boonta.tests.helpers.heartbeats import report
 
 NOTHING = HostReport(0, 0, 0, 0, 0, math.nan, 0, 0, 0, 0)
 
@@ -101,6 +102,25 @@ def test_only_the_first_hosts_evaluation_and_due_checkpoint_count(tmp_path):
     other = NOTHING._replace(eval_return=1.0, saving=1)
     assert not one.follow([NOTHING, other], updates=1).saving and not one.agreed
     assert one.follow([other, NOTHING], updates=2).saving and one.agreed
+
+
+def test_the_patience_of_all_hosts_runs_out_with_the_first_ones_evaluations(tmp_path):
+    """Which travel with each update until there are others."""
+    monitors = [monitor(tmp_path, index, patience=2) for index in (0, 1)]
+    for update, (version, value) in enumerate([(1, 0.5), (1, 0.5), (2, 0.5), (2, 0.5), (3, 0.25)]):
+        assert not any(one.agreed for one in monitors)
+        first = decode(encode(NOTHING._replace(eval_return=value, eval_version=version)))
+        for one in monitors:
+            one.follow([first, NOTHING], updates=update)
+    reason = "patience: 2 evaluations in a row not above the best, 0.5 at 1 updates"
+    assert [one.status()["reason"] for one in monitors] == [reason, reason] and all(one.agreed for one in monitors)
+
+
+def test_a_host_reports_the_version_of_its_last_evaluation(tmp_path):
+    one = monitor(tmp_path)
+    assert math.isnan(one.host_report(saving=False).eval_version)
+    one.beat(report("evaluator/0", eval_return=0.5, eval_version=7.0))
+    assert one.host_report(saving=False).eval_version == 7.0
 
 
 def test_a_host_that_is_asked_to_end_waits_for_the_others(tmp_path):

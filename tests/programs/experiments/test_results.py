@@ -185,6 +185,17 @@ def test_an_earlier_start_with_other_settings_is_named_and_a_damaged_one_left_ou
     assert any("030406.json is damaged" in warning for warning in warnings)
 
 
+def test_a_run_whose_returns_were_measured_in_another_way_before_is_named(tmp_path):
+    """A resumed run may be evaluated in another way; how often says nothing of its returns."""
+    settings = {"evaluation": {"deterministic": None, "max_steps": None, "every_s": 30.0}}
+    folder = write_run(tmp_path, settings=settings)
+    (folder / "config.json").rename(folder / "config-until-20260102-030405.json")
+    later = {"evaluation": {"deterministic": True, "max_steps": 7, "every_s": 60.0}}
+    _, warnings = read(write_run(folder, settings=later))
+    changes = "evaluation.deterministic was None, is True, evaluation.max_steps was None, is 7"
+    assert f"{folder.name} went on with other settings: {changes}" in warnings
+
+
 @pytest.mark.parametrize(
     ("arguments", "settings", "environment"),
     [

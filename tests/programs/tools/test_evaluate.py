@@ -114,6 +114,31 @@ def test_the_best_checkpoint_is_evaluated_and_played(folder, capsys):
     assert "in 9 env steps" in capsys.readouterr().out
 
 
+def test_a_checkpoint_is_evaluated_and_played_by_its_number_and_apart_from_the_newest(folder, capsys):
+    evaluate.evaluate((folder,), episodes=2)
+    for _ in range(2):
+        evaluate.evaluate((folder,), which=60, episodes=2)
+    newest, by_number = evaluations.read(folder / "run")[0]
+    assert (newest.which, by_number.which) == ("newest", 60) and newest.returns == by_number.returns
+    assert by_number.source == "evaluation after the run, checkpoint 60, sampled"
+    printed = capsys.readouterr().out.splitlines()
+    assert ": checkpoint 60, 60 updates: " in printed[1] and printed[2] == f"{printed[1]}, from before"
+    (best,) = (int(path.name) for path in (folder / "run" / "checkpoints" / "best").iterdir())
+    play.play(folder / "run", which=best)
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        evaluate.evaluate((folder,), which=61, episodes=2)
+    there = ", ".join(map(str, sorted({best, 60})))
+    assert capsys.readouterr().err.endswith(f"/checkpoints has no checkpoint 61: there are {there}\n")
+
+
+def test_a_word_that_is_no_checkpoint_is_refused_with_what_is_allowed(folder, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["play", str(folder / "run"), "--which", "last"])
+    with pytest.raises(SystemExit) as ended:
+        play.main()
+    assert ended.value.code == 2 and "{newest,best}|INT" in capsys.readouterr().err
+
+
 def test_each_member_of_a_population_is_evaluated_as_it_would_be_alone(tmp_path, capsys):
     tiny = ["--config.batch-size=4", "--config.unroll-length=4", "--config.torso.widths", "8", "--placement.learning=1"]
     flags = ["catch", "--vary", "optimiser.learning_rate=1e-3,1e-2", "--seeds=2", "--stop.updates=40", *tiny]
@@ -130,6 +155,13 @@ def test_each_member_of_a_population_is_evaluated_as_it_would_be_alone(tmp_path,
     capsys.readouterr()
     evaluate.evaluate((tmp_path,), episodes=5)
     assert capsys.readouterr().out.count("from before") == 4
+    evaluate.evaluate((tmp_path,), episodes=5, which=40)
+    by_number = lines(tmp_path)[5:]
+    assert [line["returns"] for line in by_number] == [line["returns"] for line in found]
+    assert {line["which"] for line in by_number} == {40}
+    with pytest.raises(SystemExit):
+        evaluate.evaluate((tmp_path,), episodes=5, which=39)
+    assert capsys.readouterr().err.endswith("/members has no checkpoint 39: there are 40\n")
 
 
 def test_the_best_member_plays_by_its_own_hyper_parameters():
@@ -174,9 +206,11 @@ def test_bad_input_is_refused(tmp_path):
         evaluate.evaluate(())
 
 
-def test_a_run_goes_on_from_the_best_checkpoint_of_another(finished, tmp_path):
+@pytest.mark.parametrize("by_number", [False, True])
+def test_a_run_goes_on_from_the_best_checkpoint_of_another(finished, tmp_path, by_number):
     (number,) = (int(path.name) for path in (finished / "checkpoints" / "best").iterdir())
-    flags = ["--start-from", str(finished), "--start-which", "best", "--stop.updates", str(number + 10)]
+    which = str(number) if by_number else "best"
+    flags = ["--start-from", str(finished), "--start-which", which, "--stop.updates", str(number + 10)]
     done = run("tests/helpers/solo_program.py", tmp_path / "other", *flags)
     assert done.returncode == 0, done.stderr
     assert any(f"INFO done: updates reached {number + 10}" in line for line in journal.lines(tmp_path / "other"))

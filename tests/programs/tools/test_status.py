@@ -107,6 +107,12 @@ def test_a_damaged_snapshot_is_named(folder, capsys):
     assert "never finished" in lines[-3] and lines[-1] == "no snapshot in checkpoints is sound"
 
 
+def test_checkpoints_are_listed_by_the_numbers_by_which_tools_take_them(folder, capsys):
+    with SnapshotFolder(folder / "checkpoints", "checkpoint").writing(12_000) as new:
+        new.mkdir()
+    assert [line.split()[0] for line in printed_by(folder, capsys)[-5:-1]] == ["checkpoints:", "10", "20", "12000"]
+
+
 def test_a_snapshot_whose_tables_are_missing_is_not_gone_on_from(folder, capsys):
     for name, number, beside in (("replay", 20, ""), ("checkpoints", 30, "replay")):
         with SnapshotFolder(folder / name, name).writing(number, beside) as new:

@@ -9,7 +9,7 @@ import jax
 import pytest
 
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.programs.wiring.trained import agent_and_env, as_recorded, call_of, params_of
 from boonta.tests.helpers import nim, nim_program
@@ -63,6 +63,33 @@ def test_where_no_checkpoint_but_the_best_is_sound_it_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"no checkpoint in .* is sound: .*; --which best takes the one with the best"):
         params_of(agent, folder)
     assert int(params_of(agent, folder, "best")["number"][0]) == 2
+
+
+def test_a_checkpoint_is_taken_by_its_number_of_updates(tmp_path):
+    folder = nim_program.make_run(tmp_path / "run", 1)
+    agent, _ = agent_and_env(folder)
+    for name, number in ("checkpoints", 5), ("checkpoints/best", 3):
+        Checkpointer(folder / name).save(number, jax.tree.map(jax.numpy.asarray, nim.params(number)), {})
+    for number in (1, 3, 5):  # The best one has a number, too.
+        assert int(params_of(agent, folder, number)["number"][0]) == number
+    with pytest.raises(BadInput, match="run/checkpoints has no checkpoint 4: there are 1, 3, 5$"):
+        params_of(agent, folder, 4)
+    flip(folder / "checkpoints" / "5" / "state" / "_METADATA")
+    with pytest.raises(ValueError, match=r"checkpoint .*/checkpoints/5 is not sound: state/_METADATA is altered"):
+        params_of(agent, folder, 5)
+    with pytest.raises(BadInput, match=r"has no checkpoint 4: there is none yet$"):
+        params_of(agent, tmp_path, 4)
+
+
+@pytest.mark.parametrize("which", ["last", "3", 1.5, True, None])
+def test_what_is_no_choice_of_a_checkpoint_is_refused_with_what_is_allowed(tmp_path, which):
+    folder = nim_program.make_run(tmp_path / "run", 1)
+    agent, _ = agent_and_env(folder)
+    allowed = "it must be newest, best, or a checkpoint's number of updates"
+    with pytest.raises(BadInput, match=f"^which is {which!r}; {allowed}$"):
+        params_of(agent, folder, which)
+    with pytest.raises(ValueError, match=f"^start_which is {which!r}; {allowed}$"):
+        Run(start_which=which)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -70,6 +70,17 @@ def test_it_ends_by_its_rule_and_leaves_what_every_run_leaves(finished):
     assert code.endswith("DEBUG ended with code 0")
 
 
+def test_it_ends_when_evaluations_get_no_better_and_counts_anew_when_it_is_resumed(tmp_path):
+    """Episodes of two steps have no return. The first evaluations come after 2, 5, 10, 20 and 40 updates."""
+    flags = ("--stop.patience", "2", "--max-steps", "2")
+    for first, last in ((2, 10), (20, 60)):
+        done = run(tmp_path, *flags)
+        assert done.returncode == 0, done.stderr
+        reason = f"patience: 2 evaluations in a row not above the best, 0 at {first} updates"
+        assert f"done: {reason}" in done.stdout
+        assert metrics.read(tmp_path)[-1]["eval_version"] == last
+
+
 def test_it_is_resumed_and_other_settings_are_refused(finished):
     folder, _ = finished
     refused = run(folder, "--width", "4")

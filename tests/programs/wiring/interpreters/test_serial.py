@@ -22,6 +22,7 @@ from boonta.programs.dqn import dqn  # noqa: E402
 from boonta.programs.wiring import launch  # noqa: E402
 from boonta.programs.wiring.interpreters import serial  # noqa: E402
 from boonta.tests.helpers import tiny  # noqa: E402
+from boonta.tests.helpers.solo_program import solo_program  # noqa: E402
 from boonta.tests.helpers.tiny_program import tiny_program  # noqa: E402
 
 
@@ -183,3 +184,13 @@ def test_the_failure_that_came_first_is_named(tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr()
     assert "actor/0 failed while stepping: ValueError: the engine is gone" in shown.out + shown.err
     assert "OSError: actor/0 won't end" in shown.err and "OSError: variables won't end" in shown.err
+
+
+def test_a_run_whose_evaluations_get_no_better_ends_when_its_patience_runs_out(tmp_path, capsys):
+    """Episodes of two steps have no return."""
+    flags = ["--launch", "serial", "--max-steps", "2", "--stop.patience", "2", "--stop.seconds", "200"]
+    with pytest.raises(SystemExit, match="0"):
+        launch.main(solo_program, ["--workdir", str(tmp_path), *flags])
+    assert "done: patience: 2 evaluations in a row not above the best, 0 at " in capsys.readouterr().out
+    versions = {row["eval_version"] for row in metrics.read(tmp_path) if row.get("eval_version") is not None}
+    assert len(versions) == 3

@@ -20,7 +20,7 @@ from boonta.nodes.watch.evaluation import Evaluation
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder import journal
-from boonta.programs.wiring.run_folder.config_file import Origin
+from boonta.programs.wiring.run_folder.config_file import Origin, read_config
 from boonta.programs.wiring.run_folder.folder import claim_workdir
 from boonta.tests.helpers import archives, run_folders
 
@@ -81,14 +81,16 @@ def test_a_folder_of_a_run_with_other_settings(tmp_path):
     assert len(list(tmp_path.glob("config-until-*.json"))) == 1
 
 
-def test_a_run_from_before_an_evaluation_had_a_field_is_the_same(tmp_path):
-    """Where the field is none; any other value is named."""
+def test_how_a_run_is_evaluated_may_differ_when_it_is_resumed(tmp_path):
+    """Which changes no learning. A run from before an evaluation had a field goes on, too."""
     before = dataclasses.asdict(Evaluation(9))
     del before["max_steps"]
-    claim(tmp_path, settings={"evaluation": before}).close()
-    claim(tmp_path, settings={"evaluation": Evaluation(9)}).close()
-    with pytest.raises(BadInput, match=r"evaluation\.max_steps was None, is 7\. Give them as they were"):
-        claim(tmp_path, settings={"evaluation": Evaluation(9, max_steps=7)})
+    claim(tmp_path, settings={"evaluation": before, "width": 8}).close()
+    other = Evaluation(9, "env_steps", every_env_steps=5, deterministic=True, max_share=0.5, max_age=3, max_steps=7)
+    claim(tmp_path, settings={"evaluation": other, "width": 8}).close()
+    assert read_config(tmp_path).settings["evaluation"] == dataclasses.asdict(other)
+    with pytest.raises(BadInput, match=r"holds a run with other settings: width was 8, is 4\. Give them as they were"):
+        claim(tmp_path, settings={"evaluation": Evaluation(9), "width": 4})
 
 
 def test_a_run_that_is_claimed_again_is_not_taken_for_ended_by_its_earlier_end(tmp_path):
@@ -186,6 +188,23 @@ def test_a_folder_to_start_from_that_has_no_sound_checkpoint(tmp_path):
     (other / "checkpoints" / "3" / "array").write_bytes(b"wrong")
     with pytest.raises(BadInput, match="has no sound newest checkpoint: .*/3: array is altered"):
         claim(run, start_from=str(other))
+
+
+def test_a_run_starts_from_a_checkpoint_by_its_number(tmp_path):
+    run, other = tmp_path / "run", tmp_path / "other"
+    for number in (3, 5):
+        write_snapshot(other / "checkpoints", number)
+    with pytest.raises(BadInput, match=f"--start-from {other}: .*/checkpoints has no checkpoint 4: there are 3, 5$"):
+        claim(run, start_from=str(other), start_which=4)
+    assert not run.exists()
+    with pytest.raises(BadInput, match="would end at once, since its counters go on: updates reached 3 .limit 2."):
+        claim(run, start_from=str(other), start_which=3, stop=StopRule(updates=2))
+    claim(run, start_from=str(other), start_which=3).close()
+    assert read_config(run).run["start_which"] == 3
+    (other / "checkpoints" / "3" / "array").write_bytes(b"wrong")
+    with pytest.raises(BadInput, match="has no sound checkpoint 3: .*/3: array is altered"):
+        claim(run, start_from=str(other), start_which=3)
+    claim(run, start_from=str(other)).close()  # The newest is sound.
 
 
 def test_a_limit_that_the_run_to_start_from_has_reached(tmp_path):

@@ -26,6 +26,7 @@ def impala():
     [
         ([], "impala-catch"),
         (["catch", "--launch", "anakin", "--stop.updates", "5", "--save-every-s", "9"], "impala-catch"),
+        (["catch", "--evaluation.every-s", "60", "--evaluation.episodes", "3"], "impala-catch"),
         (["minatar/breakout"], "impala-minatar-breakout"),
         (["catch", "--seed", "3"], "impala-catch-seed3"),
         (["catch", "--config.optimiser.learning-rate", "3e-4"], "impala-catch-learning-rate0.0003"),
