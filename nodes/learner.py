@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import threading
-import time
 from collections.abc import Sequence
 from concurrent import futures
 from typing import Any
@@ -17,25 +16,21 @@ from boonta.agents.base import Agent, Batch
 from boonta.agents.metrics import expanded
 from boonta.envs.base import EnvSpec
 from boonta.nodes.base import AWAY_S, Node
-from boonta.nodes.checkpoint import Checkpointer, unsaved
 from boonta.nodes.hosts.agreement import Agreement
 from boonta.nodes.hosts.arrays import own
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.learning.publishing import Publisher
+from boonta.nodes.learning.saving import Saver, Saving
 from boonta.nodes.learning.step import StepResult, allowed_lag, compile_step, priority_metrics, require_finite
 from boonta.nodes.metrics import CONNECTING, start_seconds
-from boonta.nodes.snapshots import image
-from boonta.nodes.snapshots.best import Best
 from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.tables.contract import learned_from, sequence_counts
 from boonta.nodes.tables.freshness import in_turns, require_every_published
-from boonta.nodes.watch.calls import answered
 from boonta.nodes.watch.reuse import reused
 
 PUBLISH_REPLAY_EVERY = 10  # Updates; what a replay table holds is older than that anyway.
 RENEW_S = 1.0  # Time between two looks at whether the variable server still has the newest params.
-REQUEST_S = 2.0  # Longest wait, after a save, for the request that the tables are saved, too.
 CHECK_S = 5.0  # Longest wait, before a save, for the newest update's loss.
 
 
@@ -104,18 +99,21 @@ class Learner(Node):
                 "1 and 1"
             )
         require_every_published(name, agent.tables, updates_per_step, publish_every)
-        self._agent, self._spec = agent, spec
-        self._replay, self._variables = replay, variables
-        self._folder, self._beside, self._start_from = pathlib.Path(folder), beside, start_from
-        self._seed, self._devices = seed, devices
-        self._save_every_s, self._retention = save_every_s, retention
-        self._updates_per_step, self._publish_every = updates_per_step, publish_every
+        self._agent = agent
+        self._spec = spec
+        self._replay = replay
+        self._variables = variables
+        self._seed = seed
+        self._devices = devices
+        self._updates_per_step = updates_per_step
+        self._publish_every = publish_every
         self._agreement = agreement or Agreement()
+        self._saving = Saving(pathlib.Path(folder), beside, start_from, save_every_s, retention)
 
     def start(self) -> None:
         self.count(updates=0)  # So that a program whose learner made none is told from one without a learner.
         self.on_close(lambda: self._agreement.leave(self.failed))
-        self._agreement.join(self, str(self._folder))
+        self._agreement.join(self, str(self._saving.folder))
         self._tables = learned_from(self._agent.tables)
         self._in_turns = in_turns(self._tables, self._agreement.shares_tables)
         mesh = make_mesh(self._devices, self._tables[0].batch_size)
@@ -127,9 +125,8 @@ class Learner(Node):
             init = lambda: self._agent.update.init(jax.random.PRNGKey(self._seed))  # noqa: E731
             self._state = jax.jit(init, out_shardings=replicated)()
         with self.stopwatch("restoring the checkpoint"):
-            self._checkpointer = Checkpointer(self._folder, self._retention, self._start_from, self.warn)
-            whole = bool(self._beside) and not self.past_lives  # If it restarts alone, the tables go on.
-            self._state, counts = self._checkpointer.resume(self._state, whole)
+            self._saver = Saver(self, self._saving)
+            self._state, counts = self._saver.resume(self._state)
             resumed = self._agreement.resumed(counts)
             if self.monitor is not None and resumed is not None:
                 with self.stopwatch(f"{CONNECTING} to the monitor"):
@@ -141,7 +138,8 @@ class Learner(Node):
         self._background = futures.ThreadPoolExecutor(1, "publisher")
         self._publisher = Publisher(self._variables, lambda: self.stopping)
         first = StepResult(self._agent.update.params(self._state), None, {}, ())
-        self._best = Best(self._folder, self.warn, self.evaluation)
+        if self._agreement.first:
+            self._saver.keep_best()
         self.on_close(self._write_best)
         self._finished = self._background.submit(self._finish, self._updates, first)
         self.settle()
@@ -155,7 +153,7 @@ class Learner(Node):
         with self.stopwatch("compiling"):  # While actors fill the tables; and a wrong loss is seen before any data.
             report = self._agreement.report(False, self._by_device)
             self._step = compile_step(self.name, self._agent, self._spec, shardings, self._state, report)
-        self._saved_at = time.monotonic()
+        self._saver.begin()
 
     def stop(self) -> None:
         """Ends it, once the learners end that it learns together with: they would wait for it in an update."""
@@ -171,17 +169,14 @@ class Learner(Node):
         self._agreement.begin()
         batches, drawn = zip(*self._drawn)
         self._drawn.clear()
-        due = time.monotonic() - self._saved_at > self._save_every_s
-        self._saved_at = time.monotonic() if due else self._saved_at  # Until all save, two updates later, none is due.
         with self.stopwatch("updating"):
-            report = self._agreement.report(due, self._by_device)
+            report = self._agreement.report(self._saver.take_due(), self._by_device)
             self._state, outcome = self._step(self._state, batches, self._updates, report)
             self._updates += self._updates_per_step
             reports = self.settle()  # These are of the step before: at most two are under way.
             self._finished = self._background.submit(self._finish, self._updates, outcome, drawn)
         self.count(updates=self._updates_per_step)
-        if self._agreement.first:
-            self._best.follow(self.evaluation, self._updates, lambda: (image.copy(self._state), self._counters()))
+        self._saver.follow(self._updates, self._state)
         decision = self._agreement.merge(reports, self._updates)
         if decision.end:
             self.stop()
@@ -198,9 +193,7 @@ class Learner(Node):
         return self._agreement.settle(self, self._finished)
 
     def _write_best(self) -> None:
-        if self._agreement.first:
-            with self.stopwatch("saving the best checkpoint"):
-                self._best.write(self._sound if self.failed else self._updates)  # After a failure one from before.
+        self._saver.write_best(self._sound if self.failed else self._updates)  # After a failure one from before.
 
     def _save_the_end(self) -> None:
         if not self.failed and self._agreement.saves_at_end():
@@ -271,30 +264,7 @@ class Learner(Node):
         return not self._finished.done() or self._finished.exception() is None
 
     def _save(self, last: bool = False) -> None:
-        """Saves a checkpoint, and has the tables saved. A save that fails is tried again, unless it is the last."""
+        """Saves a checkpoint, unless the newest step has failed: the earlier ones are worth more than this state."""
         with self.stopwatch("saving a checkpoint"):
-            if not self._is_sound():
-                return  # The earlier checkpoints are worth more than this state.
-            # In a thread, since a monitor that is away must not delay the learner's own save.
-            request = threading.Thread(target=self._request_snapshot, daemon=True)
-            request.start()
-            try:
-                self._checkpointer.save(self._updates, self._state, self._counters(), beside=self._beside)
-            except OSError as error:
-                if last:
-                    raise unsaved(error) from error
-                self.warn(f"{error}; the next save is in {self._save_every_s:.0f} s")
-            if self._agreement.first:
-                self._best.write()
-            request.join(REQUEST_S)
-        self._saved_at = time.monotonic()
-
-    def _request_snapshot(self) -> None:
-        """Has the tables saved under this number, too."""
-        if self._beside and self.monitor is not None:
-            answered(self.monitor.request_snapshot, self._updates)
-
-    def _counters(self) -> dict[str, float]:
-        """The program's counters, as of the last heartbeat, with this node's own updates."""
-        counts = {name: value for name, value in self.program_counts.items() if name != "eval_return"}
-        return {**counts, "updates": float(self._updates)}
+            if self._is_sound():
+                self._saver.save(self._updates, self._state, last)

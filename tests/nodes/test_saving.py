@@ -34,7 +34,7 @@ def test_a_learner(tmp_path, monkeypatch):
         assert "has 0.0 MB free, and the last checkpoint took" in learner.report()["warnings"][0]
     learner.step()
     assert numbers(tmp_path) == [1, 3]
-    learner._save_every_s = 1e9
+    learner._saver._saving = learner._saver._saving._replace(every_s=1e9)
     learner.step()
     fill_disk(monkeypatch)
     with pytest.raises(OSError, match="checkpoint 4 could not be saved .*: its disk is full; make room there: those"):
@@ -42,7 +42,7 @@ def test_a_learner(tmp_path, monkeypatch):
 
 
 def test_a_monitor_that_is_away_does_not_delay_the_learners_save(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.learner.REQUEST_S", 0.1)
+    monkeypatch.setattr("boonta.nodes.learning.saving.REQUEST_S", 0.1)
     answers, asked = threading.Event(), []
 
     class Away(Monitor):
