@@ -34,7 +34,6 @@ from boonta.nodes.watch.calls import answered
 from boonta.nodes.watch.reuse import reused
 
 PUBLISH_REPLAY_EVERY = 10  # Updates; what a replay table holds is older than that anyway.
-RENEW_S = 1.0  # Time between two looks at whether the variable server still has the newest params.
 REQUEST_S = 2.0  # Longest wait, after a save, for the request that the tables are saved, too.
 CHECK_S = 5.0  # Longest wait, before a save, for the newest update's loss.
 
@@ -145,7 +144,7 @@ class Learner(Node):
         self.on_close(self._write_best)
         self._finished = self._background.submit(self._finish, self._updates, first)
         self.settle()
-        threading.Thread(target=self._keep_published, daemon=True).start()
+        threading.Thread(target=self._publisher.keep, args=(self.sleep,), daemon=True).start()
         with self.stopwatch(f"{CONNECTING} to the tables"):
             self._dataset = self._replay.open_dataset(self._tables, over_batch, self._updates)
         self._drawn: list[tuple[Batch, Drawn]] = []  # Batches of the next step.
@@ -257,13 +256,6 @@ class Learner(Node):
             of_batch = {} if priorities is None else expanded(priority_metrics(priorities[i]))
             self.measure(log | allowed_lag(self._tables) | of_batch)
         return reports
-
-    def _keep_published(self) -> None:
-        """Runs beside the steps: a variable server that is started again gets the newest params again."""
-        while not self.stopping:
-            self.sleep(RENEW_S)
-            if not self.stopping:
-                self._publisher.renew()
 
     def _is_sound(self) -> bool:
         """Whether the newest step shows no failure within `CHECK_S`; the next step would raise it."""
