@@ -21,6 +21,7 @@ from boonta.nodes.checkpoint import Checkpointer, unsaved
 from boonta.nodes.hosts.agreement import Agreement
 from boonta.nodes.hosts.arrays import own
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
+from boonta.nodes.learning.profiling import Profile, Tracer
 from boonta.nodes.learning.publishing import Publisher
 from boonta.nodes.learning.step import StepResult, allowed_lag, compile_step, priority_metrics, require_finite
 from boonta.nodes.metrics import CONNECTING, start_seconds
@@ -66,6 +67,7 @@ class Learner(Node):
       publish_every: updates between publications of params; None is 1 if a queue is among the tables, since its data
         must be fresh, else 10. The first params and the last are always published.
       agreement: decides with the learners of other hosts when to save and to end; None where there are none.
+      profile: the trace of some updates that is to be made; None for none.
 
     Raises:
       ValueError: updates_per_step or publish_every is below 1; or a table's data must be fresh, and they aren't 1.
@@ -92,6 +94,7 @@ class Learner(Node):
         updates_per_step: int | None = None,
         publish_every: int | None = None,
         agreement: Agreement | None = None,
+        profile: Profile | None = None,
     ):
         super().__init__(name, monitor)
         updates_per_step = agent.update.at_once if updates_per_step is None else updates_per_step
@@ -109,12 +112,13 @@ class Learner(Node):
         self._seed, self._devices = seed, devices
         self._save_every_s, self._retention = save_every_s, retention
         self._updates_per_step, self._publish_every = updates_per_step, publish_every
-        self._agreement = agreement or Agreement()
+        self._agreement, self._profile = agreement or Agreement(), profile
 
     def start(self) -> None:
         self.count(updates=0)  # So that a program whose learner made none is told from one without a learner.
         self.on_close(lambda: self._agreement.leave(self.failed))
         self._agreement.join(self, str(self._folder))
+        self._tracer = Tracer(self, self._profile, self.settle)
         self._tables = learned_from(self._agent.tables)
         self._in_turns = in_turns(self._tables, self._agreement.shares_tables)
         mesh = make_mesh(self._devices, self._tables[0].batch_size)
@@ -172,7 +176,7 @@ class Learner(Node):
         self._drawn.clear()
         due = time.monotonic() - self._saved_at > self._save_every_s
         self._saved_at = time.monotonic() if due else self._saved_at  # Until all save, two updates later, none is due.
-        with self.stopwatch("updating"):
+        with self.stopwatch("updating"), self._tracer.dispatch(self._updates):
             report = self._agreement.report(due, self._by_device)
             self._state, outcome = self._step(self._state, batches, self._updates, report)
             self._updates += self._updates_per_step

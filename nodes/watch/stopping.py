@@ -17,7 +17,7 @@ class StopRule:
     """The limits at which a program is done; the first one reached counts, and None is no limit.
 
     Attributes:
-      env_steps: the run ends after so many steps of all actors' environments together.
+      env_steps: the run ends after so many steps of all actors' environments.
       updates: the run ends after so many updates of the learner.
       seconds: the run ends after so much wall time since the launch, with starting and compiling; parts before a
         resumption count, too.
