@@ -20,6 +20,7 @@ import tyro
 
 from boonta.deploy import core, tunnelled
 from boonta.deploy.program import environment_of, spread
+from boonta.nodes.learning import profiling
 from boonta.nodes.rpc import keys
 from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring import capacity
@@ -95,6 +96,9 @@ def main(arguments: list[str]) -> int:
             if any(tunnelled.keeps_tables(each.name) for each in tasks):
                 print(f"network: {tunnelled.reach(place.tunnel)}", flush=True)
             claim = claim_workdir(built.program.name, built.run, built.settings, origin)
+            if built.run.profile is not None:
+                told = profiling.described(built.run.profile, built.run.path(profiling.FOLDER))
+                print(f"profile: {told}", flush=True)
             print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)
             trackers.start(built.run)
     except (BadInput, ValueError, OSError, ImportError) as error:

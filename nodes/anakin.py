@@ -30,6 +30,7 @@ from boonta.nodes.fused.evaluations import Evaluations
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Setup, check_setup, one_learner
 from boonta.nodes.fused.saver import Saver
 from boonta.nodes.hosts.agreement import Agreement, Decision
+from boonta.nodes.learning.profiling import Profile, Tracer
 from boonta.nodes.metrics import start_seconds
 from boonta.nodes.snapshots.store import KEEP, MEMBERS, Retention
 from boonta.nodes.tables.contract import learned_from
@@ -73,6 +74,7 @@ class Anakin(Node):
       retention: which checkpoints stay.
       fuse: `setup -> fused learner`; None fuses one learner.
       agreement: decides with the nodes of other hosts when to save and to end; None where there are none.
+      profile: the trace of some updates that is to be made; None for none.
 
     Raises:
       ValueError: the environment is not pure, the agent is for another environment, there are too few devices, or the
@@ -100,13 +102,15 @@ class Anakin(Node):
         retention: Retention = KEEP,
         fuse: Callable[[Setup], FusedLearner] = one_learner,
         agreement: Agreement | None = None,
+        profile: Profile | None = None,
     ):
         super().__init__(name, monitor)
         num_envs = learned_from(agent.tables)[0].batch_size if num_envs is None else num_envs
         setup = Setup(name, agent, env, num_envs, devices, seed, evaluation, num_replayed)
         self._agent, self._env, self._evaluation = agent, env, evaluation
         self._limits, self._folder, self._start_from = stop or StopRule(), pathlib.Path(folder), start_from
-        self._save_every_s, self._retention, self._agreement = save_every_s, retention, agreement or Agreement()
+        self._save_every_s, self._retention, self._profile = save_every_s, retention, profile
+        self._agreement = agreement or Agreement()
         check_setup(setup, self._limits)
         self._fused = fuse(setup)
         program = self._fused.program
@@ -149,13 +153,15 @@ class Anakin(Node):
         self._decision = Decision()
         self._evaluations = Evaluations(fused, self._folder, self._evaluation, self.warn, self._agreement.first)
         self._saved_at = self._collected_at = time.monotonic()
+        self._tracer = Tracer(self, self._profile, self._settle)
         self.on_close(self._end_evaluations)
         self.on_close(self._save_the_end)
 
     def step(self) -> None:
         """Dispatches the next rounds, then collects the previous ones, which the device has computed meanwhile."""
         rounds = self._lengths.rounds(self._updates, self._env_steps, self._decision.pace)
-        self._pending.append(self._dispatch(rounds))
+        with self._tracer.dispatch(self._updates):
+            self._pending.append(self._dispatch(rounds))
         # Behind an evaluation, which may take a minute, a dispatch may wait for it, and nothing could end that wait.
         while len(self._pending) > 1 or (self._pending and self._pending[0].evaluation is not None):
             self._collect()
@@ -216,6 +222,11 @@ class Anakin(Node):
         if pending.rounds:
             self._pace = pending.rounds / max(now - self._collected_at, 1e-9)
         self._collected_at = now
+
+    def _settle(self) -> None:
+        """Waits until the device has computed what was dispatched, and leaves it to be collected."""
+        for pending in self._pending:
+            self.wait_for("the device", self._poll(pending), DISPATCH_DEADLINE_S)
 
     def _collect_all(self) -> None:
         """Collects what was dispatched, so that a save's counters and metrics are those of the newest update."""

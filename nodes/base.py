@@ -67,7 +67,7 @@ class Node:
 
     def __init__(self, name: str, monitor: Any = None):
         self.name = name
-        self.stopwatch = Stopwatch()
+        self.stopwatch = Stopwatch(name)
         self.monitor = monitor
         self.ending = self.joined = self.leaving = False
         self.failure = self.build = self.stuck = ""

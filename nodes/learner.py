@@ -19,6 +19,7 @@ from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.hosts.agreement import Agreement
 from boonta.nodes.hosts.arrays import own
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
+from boonta.nodes.learning.profiling import Profile, Tracer
 from boonta.nodes.learning.publishing import Publisher
 from boonta.nodes.learning.saving import Saver, Saving
 from boonta.nodes.learning.step import StepResult, allowed_lag, compile_step, priority_metrics, require_finite
@@ -30,7 +31,6 @@ from boonta.nodes.tables.freshness import in_turns, require_every_published
 from boonta.nodes.watch.reuse import reused
 
 PUBLISH_REPLAY_EVERY = 10  # Updates; what a replay table holds is older than that anyway.
-RENEW_S = 1.0  # Time between two looks at whether the variable server still has the newest params.
 CHECK_S = 5.0  # Longest wait, before a save, for the newest update's loss.
 
 
@@ -62,6 +62,7 @@ class Learner(Node):
       publish_every: updates between publications of params; None is 1 if a queue is among the tables, since its data
         must be fresh, else 10. The first params and the last are always published.
       agreement: decides with the learners of other hosts when to save and to end; None where there are none.
+      profile: the trace of some updates that is to be made; None for none.
 
     Raises:
       ValueError: updates_per_step or publish_every is below 1; or a table's data must be fresh, and they aren't 1.
@@ -88,6 +89,7 @@ class Learner(Node):
         updates_per_step: int | None = None,
         publish_every: int | None = None,
         agreement: Agreement | None = None,
+        profile: Profile | None = None,
     ):
         super().__init__(name, monitor)
         updates_per_step = agent.update.at_once if updates_per_step is None else updates_per_step
@@ -109,11 +111,13 @@ class Learner(Node):
         self._publish_every = publish_every
         self._agreement = agreement or Agreement()
         self._saving = Saving(pathlib.Path(folder), beside, start_from, save_every_s, retention)
+        self._profile = profile
 
     def start(self) -> None:
         self.count(updates=0)  # So that a program whose learner made none is told from one without a learner.
         self.on_close(lambda: self._agreement.leave(self.failed))
         self._agreement.join(self, str(self._saving.folder))
+        self._tracer = Tracer(self, self._profile, self.settle)
         self._tables = learned_from(self._agent.tables)
         self._in_turns = in_turns(self._tables, self._agreement.shares_tables)
         mesh = make_mesh(self._devices, self._tables[0].batch_size)
@@ -143,7 +147,7 @@ class Learner(Node):
         self.on_close(self._write_best)
         self._finished = self._background.submit(self._finish, self._updates, first)
         self.settle()
-        threading.Thread(target=self._keep_published, daemon=True).start()
+        threading.Thread(target=self._publisher.keep, args=(self.sleep,), daemon=True).start()
         with self.stopwatch(f"{CONNECTING} to the tables"):
             self._dataset = self._replay.open_dataset(self._tables, over_batch, self._updates)
         self._drawn: list[tuple[Batch, Drawn]] = []  # Batches of the next step.
@@ -169,7 +173,7 @@ class Learner(Node):
         self._agreement.begin()
         batches, drawn = zip(*self._drawn)
         self._drawn.clear()
-        with self.stopwatch("updating"):
+        with self.stopwatch("updating"), self._tracer.dispatch(self._updates):
             report = self._agreement.report(self._saver.take_due(), self._by_device)
             self._state, outcome = self._step(self._state, batches, self._updates, report)
             self._updates += self._updates_per_step
@@ -250,13 +254,6 @@ class Learner(Node):
             of_batch = {} if priorities is None else expanded(priority_metrics(priorities[i]))
             self.measure(log | allowed_lag(self._tables) | of_batch)
         return reports
-
-    def _keep_published(self) -> None:
-        """Runs beside the steps: a variable server that is started again gets the newest params again."""
-        while not self.stopping:
-            self.sleep(RENEW_S)
-            if not self.stopping:
-                self._publisher.renew()
 
     def _is_sound(self) -> bool:
         """Whether the newest step shows no failure within `CHECK_S`; the next step would raise it."""

@@ -34,9 +34,18 @@ class Stopwatch:
     """Measures the current activity of each thread of a node, and the seconds spent on each activity so far.
 
     Activities nest: an inner one's seconds are its own, not the outer one's as well.
+
+    Args:
+      owner: the name of the node, for traces.
+
+    Attributes:
+      mark: makes the context that shows an activity in a trace, while the process traces; see `learning.profiling`.
     """
 
-    def __init__(self) -> None:
+    mark: Callable[[str], contextlib.AbstractContextManager[Any]] | None = None
+
+    def __init__(self, owner: str = "") -> None:
+        self._owner = owner
         self._lock = threading.Lock()
         self._seconds: dict[str, float] = collections.defaultdict(float)
         self._running: dict[int, list[_Activity]] = collections.defaultdict(list)  # The innermost activity is last.
@@ -49,7 +58,11 @@ class Stopwatch:
             running = self._running[threading.get_ident()]
             running.append(activity)
         try:
-            yield
+            if self.mark is None:
+                yield
+            else:
+                with self.mark(f"{self._owner}: {name}" if self._owner else name):
+                    yield
         except BaseException as error:
             vars(error).setdefault("activity", name)  # The innermost activity sets it first.
             raise

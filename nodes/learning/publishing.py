@@ -12,6 +12,8 @@ from boonta.agents.base import Nest
 from boonta.nodes.variables import DeviceVariables, pack
 from boonta.nodes.watch.calls import answered
 
+RENEW_S = 1.0  # Time between two looks at whether the variable server still has the newest params.
+
 
 class Publisher:
     """Publishes a learner's params: to `DeviceVariables` as they are, to a variable server as bytes.
@@ -39,6 +41,17 @@ class Publisher:
         with self._sending:
             self._newest = version, pack(jax.device_get(params))
             self._send()
+
+    def keep(self, sleep: Callable[[float], None]) -> None:
+        """Runs beside the learner's steps, until it is to stop: renews the params where that is needed.
+
+        Args:
+          sleep: waits for so many seconds, or until the learner is to stop.
+        """
+        while not self._stopping():
+            sleep(RENEW_S)
+            if not self._stopping():
+                self.renew()
 
     def renew(self) -> None:
         """Publishes the newest params again if the variable server doesn't have them."""

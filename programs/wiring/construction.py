@@ -15,12 +15,14 @@ from boonta.agents.base import Steps
 from boonta.nodes.acting.base import Remote, tables_only
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
+from boonta.nodes.learning.profiling import FOLDER, Profile
 from boonta.nodes.snapshots.store import CHECKPOINTS, TABLES, Retention
 from boonta.programs.wiring.program import WRITERS, Group, Program, parameters, required
 from boonta.programs.wiring.run import Run
 from boonta.programs.wiring.several import number_of, slot_groups
 from boonta.programs.wiring.slots import slots_of
 
+LEARNING = ("learner", "anakin")  # The roles of nodes whose updates `--profile` traces.
 FOLDERS = {"monitor": "", "replay": TABLES}  # A node's folder within the run's; all others get `CHECKPOINTS`.
 
 
@@ -28,9 +30,9 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
     """The arguments of a node's constructor: its settings, and what it names among the following.
 
     A constructor may name `agent`, `env`, `spec`, `seed`, `slots`, `stop`, `log`, `folder`, `beside`, `start_from`,
-    `save_every_s`, `retention`, `supervised`, `shard`, `shards`, and handles: `monitor`, `variables`, `replay` and
-    `inference`; an actor also `num_envs`, a reanalyzer also `groups`. Launchpad's nodes add `address` for a replay
-    server, `agreement` for several learners, and `source`.
+    `save_every_s`, `retention`, `supervised`, `shard`, `shards`, `profile`, and handles: `monitor`, `variables`,
+    `replay` and `inference`; an actor also `num_envs`, a reanalyzer also `groups`. Launchpad's nodes add `address` for
+    a replay server, `agreement` for several learners, and `source`.
 
     Args:
       program: the node's program.
@@ -52,6 +54,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
         "save_every_s": run.save_every_s,
         "retention": Retention(run.keep_newest, run.keep_every_h),
         "supervised": run.restarts_nodes,
+        "profile": _profile(run, group.names[i]),
         "shard": i,
         "shards": group.number,
         **served,
@@ -89,6 +92,8 @@ def construct(program: Program, group: Group, i: int, served: Mapping[str, Any])
                 "given; they get agent, env, spec, seed, stop, folder, monitor, variables, replay and others, see "
                 "node_arguments in programs/wiring/construction.py"
             )
+    if program.run.profile is not None and group.node.role in LEARNING and "profile" not in accepted:
+        raise ValueError(f"{group.label}: {group.node.__name__} takes no profile; leave --profile out")
     node = group.node(**arguments)
     if "stopwatch" not in vars(node):
         raise ValueError(f"{group.label}: __init__ of {group.node.__name__} must call super().__init__(name, monitor)")
@@ -108,6 +113,11 @@ def _require_whole(group: Group) -> None:
 def limit_of(program: Program, group: Group) -> float:
     """The seconds in one activity after which a node of a group hangs."""
     return (group.restarts or program.run.restarts).limit_s or group.node.limit_s
+
+
+def _profile(run: Run, name: str) -> Profile | None:
+    """The trace that a node is to make if it learns; several learners, and hosts, have a folder each."""
+    return None if run.profile is None else Profile(run.profile, run.own.path(f"{FOLDER}/{name}"))
 
 
 def signature_of(program: Program) -> Callable[[], Steps]:

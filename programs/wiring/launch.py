@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from boonta.nodes import metrics
+from boonta.nodes.learning import profiling
 from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring import capacity
 from boonta.programs.wiring.command_line import faults
@@ -103,8 +104,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         interrupts.leave(run.leave)
     with kept, journal.kept_in(folder):
         journal.LOG.debug("%s--launch %s, process %d", journal.STARTED, run.launch, os.getpid())
-        shown = reachable, presets_of(settings, run.launch), network_of(program), f"run folder {run.workdir}"
-        print("\n".join(filter(None, shown)), flush=True)
+        _introduce(run, reachable, presets_of(settings, run.launch), network_of(program))
         if tight:
             journal.LOG.warning("%s", tight)
         with trackers:
@@ -119,6 +119,13 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         if threads.hang():
             end_now(code)
     run.leave(code)
+
+
+def _introduce(run: Run, *shown: str) -> None:
+    """Tells the user what is run, and where its results are."""
+    print("\n".join(filter(None, (*shown, f"run folder {run.workdir}"))), flush=True)
+    if run.profile is not None:
+        journal.LOG.info("profile: %s", profiling.described(run.profile, run.own.path(profiling.FOLDER)))
 
 
 def _run(start: Callable[[], int], run: Run) -> int:

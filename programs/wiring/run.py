@@ -42,7 +42,7 @@ class Run:
       launch: "local_mp": a process per node; "local_mt": a thread per node; "serial": all in turn in one thread, for
         debuggers; "sebulba": threads of one process, its devices split; "anakin": one compiled program, for
         environments in JAX.
-      workdir: the run's folder; a run found there is resumed. By default it is in runs/, named by what flags change.
+      workdir: the run's folder; a run in it is resumed. By default it is in runs/, named by changed flags.
       seed: seed of params, environments and exploration; a resumed run draws the latter two anew.
       stop: limits at which the program ends; without any, Ctrl-C ends it.
       save_every_s: seconds between snapshots of learner and replay tables; one is always made at the end.
@@ -58,6 +58,8 @@ class Run:
       dashboard: serve a live page of the run until it ends. It is for this machine, and its address is printed.
       videos: record an episode of each new checkpoint. It is a GIF in videos/ of the run's folder, and trackers that
         `log` names get it, too.
+      profile: how many updates JAX's profiler traces. They come after the first ten of each of the learner's lives, and
+        take five seconds at most; the trace is in profile/ of the run's folder, for TensorBoard and Perfetto.
       network: who can reach the program's replay server. "private": nobody elsewhere, or the program refuses to start;
         "open": whoever reaches this machine can use it. "sebulba" and "anakin" have none on one host.
       replay_servers: how many servers share the tables; for "local_mp" and "local_mt". Each has an equal part, which
@@ -89,6 +91,7 @@ class Run:
     log: tuple[str, ...] = (TENSORBOARD,)
     dashboard: bool = False
     videos: bool = False
+    profile: int | None = None
     network: Literal["private", "open"] = "private"
     replay_servers: int = 1
     variable_servers: int = 1
@@ -109,6 +112,8 @@ class Run:
                 raise ValueError(f"{field} is {getattr(self, field)}; it must be above 0")
         if not is_which(self.start_which):
             raise ValueError(f"start_which is {self.start_which!r}; {ALLOWED}")
+        if self.profile is not None and self.profile < 1:
+            raise ValueError(f"profile is {self.profile}; it must be at least 1")
         self._require_numbers()
         check_names(self.log)
         if self.process_env and self.launch != "local_mp":

@@ -44,7 +44,7 @@ def test_flags_come_from_the_program_functions_signature(monkeypatch, tmp_path):
     assert settings == {"game": "x", "breaks_after": 0, "save_takes_s": 0.0, "width": 4, "num_envs": 8}
     assert (run.seed, run.stop.updates, run.launch) == (7, 3, "serial")
     assert run.workdir == str(tmp_path / "runs" / "tiny_program-x-width4-seed7")
-    run, _ = parse(tiny_program, ["--game", "/data/of/x/"])
+    run, _ = parse(tiny_program, ["--game", "/data/of/x/", "--profile", "3"])
     assert run.workdir == str(tmp_path / "runs" / "tiny_program-x")
 
 

@@ -30,6 +30,7 @@ from boonta.programs.wiring.interpreters import anakin
 from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
+from boonta.tests.helpers import traces
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.fused import ENV
 from boonta.tests.helpers.fused import agent as make_agent
@@ -97,6 +98,16 @@ def test_its_checkpoint_is_played_in_the_environments_batch(finished, capsys):
     assert capsys.readouterr().out in (f"return {total} in 9 env steps: {folder}/play.gif\n" for total in (-1, 1))
 
 
+def test_its_updates_are_traced_on_request_also_where_it_is_resumed(tmp_path):
+    done = run(tmp_path, "--stop.updates", "20")
+    assert done.returncode == 0 and not (tmp_path / "profile").exists(), done.stderr
+    done = run(tmp_path, "--stop.updates", "80", "--profile", "5")
+    assert done.returncode == 0, done.stderr
+    where = f"profile: 5 updates of the learner are traced, after the first 10 of each of its lives, into {tmp_path}"
+    assert f"{where}/profile\n" in done.stdout and "no trace" not in done.stdout
+    assert traces.updates(tmp_path / "profile" / "anakin")[0] >= 30
+
+
 def test_ctrl_c_saves_and_exits_130(tmp_path):
     child = subprocess.Popen([*PROGRAM, "--workdir", str(tmp_path)], stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 200
@@ -127,6 +138,7 @@ def test_a_failure_is_told_with_the_node_and_what_it_was_doing(tmp_path):
         (["--save-every-s", "0"], "save_every_s is 0.0; it must be above 0"),
         (["--save-every-s", "nan", "--stop.updates", "1"], "save_every_s is nan; it must be above 0"),
         (["--keep-newest", "0"], "keep_newest is 0; it must be at least 1"),
+        (["--profile", "0"], "profile is 0; it must be at least 1"),
         (["--keep-every-h", "-1"], "keep_every_h is -1.0; it must be above 0"),
     ],
 )

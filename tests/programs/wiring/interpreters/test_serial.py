@@ -21,7 +21,7 @@ from boonta.nodes.variables import VariableServer  # noqa: E402
 from boonta.programs.dqn import dqn  # noqa: E402
 from boonta.programs.wiring import launch  # noqa: E402
 from boonta.programs.wiring.interpreters import serial  # noqa: E402
-from boonta.tests.helpers import tiny  # noqa: E402
+from boonta.tests.helpers import tiny, traces  # noqa: E402
 from boonta.tests.helpers.solo_program import solo_program  # noqa: E402
 from boonta.tests.helpers.tiny_program import tiny_program  # noqa: E402
 
@@ -41,6 +41,15 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
         last.append([row[name] for name in ("updates", "env_steps", "episodes", "return", "loss")])
     assert last[0] == last[1] != last[2]
     assert last[0][0] == 60
+
+
+def test_updates_of_the_learner_are_traced_on_request(tmp_path, capsys):
+    assert run(tmp_path, "--stop.updates", "40", "--profile", "4") == 0
+    assert f"4 updates of the learner are traced, after the first 10 of each of its lives, into {tmp_path}/profile" in (
+        capsys.readouterr().out
+    )
+    assert traces.updates(tmp_path / "profile" / "learner")[0] == 10
+    assert "learner: updating" in {event["name"] for event in traces.events(tmp_path / "profile" / "learner")}
 
 
 CRASHING = """
