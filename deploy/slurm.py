@@ -39,6 +39,7 @@ from boonta.programs.wiring.run_folder.provenance import ROOT, from_root
 
 COMMAND = "boonta.deploy.slurm"
 TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|infinite", re.IGNORECASE)  # As sbatch takes limits.
+WORDS = re.compile(r"[\w@%+=:,./ -]*", re.ASCII)  # What no shell changes; the script has it within quotes.
 WARN_S = 120  # Time before the limit at which the tasks are asked to save and end.
 
 
@@ -55,7 +56,8 @@ class Job:
       time: the job's time limit, in Slurm's format; a program that isn't done by then is requeued.
       partition: Slurm's partition; empty for the cluster's default.
       max_restarts: restarts after failures; those after a time limit or a preemption don't count.
-      root: the repository's path, on all machines.
+      root: the repository's path, on all machines; with a container any folder that all have.
+      run: the words before `python` on each machine, such as 'apptainer exec --nv --pwd /app/boonta boonta.sif'.
       tunnel: the tables are reached through a tunnel that asks for the run's key. With --no-tunnel, whoever reaches the
         replay server's machine can use them; it spares the first machine a C compiler, and each call 0.2 ms.
     """
@@ -69,12 +71,15 @@ class Job:
     partition: str = ""
     max_restarts: int = 3
     root: pathlib.Path = ROOT
+    run: str = "./run"
     tunnel: bool = True
 
     def __post_init__(self) -> None:
         for field, least in {"nodes": 1, "tasks_per_node": 1, "cpus_per_task": 1, "gpus_per_node": 0}.items():
             if getattr(self, field) < least:
                 raise BadInput(f"--{field.replace('_', '-')} is {getattr(self, field)}; it must be {least} or more")
+        if not self.run.split() or not WORDS.fullmatch(self.run):
+            raise BadInput(f"--run is {self.run!r}; it must be words of letters, digits and @%+=:,./_- alone")
         if not TIME.fullmatch(self.time):
             raise BadInput(f"--time is {self.time!r}; it must be in Slurm's format, such as 90, 24:00:00 or 2-12:00")
 
@@ -126,7 +131,7 @@ def _turn(job: Job, program: pathlib.Path, flags: Sequence[str]) -> _Turn:
         places, command = [f"unit {index}" for index in range(job.nodes)], _unit_command(job)
     else:
         tasks = _tasks(job, built)
-        places, command = [_place(task) for task in tasks], slurm_script.node_command(job.tunnel)
+        places, command = [_place(task) for task in tasks], slurm_script.node_command(job.run, job.tunnel)
         idle = _idle_gpus(job, built, tasks)
     words = shlex.join([str(from_root(program)), *flags])
     setting = f"nodes=({shlex.join(places)}) words=({words}) workdir={shlex.quote(built.run.workdir)}"
@@ -213,7 +218,7 @@ def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
 def _unit_command(job: Job) -> str:
     """The command that each machine runs: the program itself, which connects to the other machines'."""
     places = host_flags("${BOONTA_HOSTS%%,*}", "$BOONTA_PORT", job.nodes, "$index")
-    return " ".join(['exec ./run python "$0" "$@"', *(f'"{word}"' for word in places)])
+    return " ".join([f'exec {job.run} python "$0" "$@"', *(f'"{word}"' for word in places)])
 
 
 def _script(job: Job, turn: _Turn, name: str, setting: str, array: str = "") -> str:

@@ -14,7 +14,7 @@ AGAIN_S = 10  # Time from the death of a node without which the program goes on 
 
 # Once one task has ended, srun ends the others. So that of a node without which the program goes on stays as long as
 # the monitor does, and has the code 0: those of the others say how the program has ended.
-NODE_COMMAND = """node=(./run python -m boonta.deploy.node "$0" --label "$label" --index "$index" \\
+NODE_COMMAND = """node=(@RUN@ python -m boonta.deploy.node "$0" --label "$label" --index "$index" \\
             --hosts "$BOONTA_HOSTS" --base-port "$BOONTA_PORT" @TUNNEL@)
         [ "$again" ] || exec "${node[@]}" -- "$@"
         asked= reach=()
@@ -102,7 +102,12 @@ def body(root: pathlib.Path, restarts: int, command: str, setting: str) -> str:
     return script.replace("@COMMAND@", command).rstrip()  # Last: flags may have any text.
 
 
-def node_command(tunnel: bool) -> str:
-    """The command of a place that runs a node of its own, with or without a tunnel to the tables."""
-    command = NODE_COMMAND.replace(" @TUNNEL@", " --tunnel" if tunnel else "")
+def node_command(run: str, tunnel: bool) -> str:
+    """The command of a place that runs a node of its own.
+
+    Args:
+      run: what runs Python there.
+      tunnel: whether the tables are reached through a tunnel.
+    """
+    command = NODE_COMMAND.replace("@RUN@", run).replace(" @TUNNEL@", " --tunnel" if tunnel else "")
     return command.replace("@AGAIN@", str(AGAIN_S)).replace("@REACH@", str(int(core.REACH_S)))

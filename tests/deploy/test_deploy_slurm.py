@@ -58,9 +58,15 @@ class Cluster:
             (folder / name).chmod(0o755)
 
     def start(
-        self, code: int = 0, slow: bool = False, flags=("--actors", "2"), program=LIGHT, task: str = ""
+        self,
+        code: int = 0,
+        slow: bool = False,
+        flags=("--actors", "2"),
+        program=LIGHT,
+        task: str = "",
+        run: str = "./run",
     ) -> subprocess.Popen:
-        job = slurm.Job(program, nodes=2, tasks_per_node=3, max_restarts=1, root=self.folder)
+        job = slurm.Job(program, nodes=2, tasks_per_node=3, max_restarts=1, root=self.folder, run=run)
         script = self.folder / "job.sbatch"
         script.write_text(slurm.render(job, [*flags, "--workdir", str(self.folder / "a run")]))
         own = {"CALLS": self.calls, "CODE": code, "SLURM_JOB_ID": 4711, "SLURM_JOB_NODELIST": "n[1-2]"}
@@ -139,6 +145,24 @@ def test_a_program_of_threads_runs_once_on_each_machine(cluster):
     assert (
         "#SBATCH --ntasks-per-node=1" in script and "#SBATCH --cpus-per-task=3" in script
     )  # The task has all places of its machine.
+
+
+@pytest.mark.parametrize("program", [LIGHT, UNIT])
+def test_a_container_may_run_each_task(cluster, program):
+    run = "apptainer exec --nv --env A=b,C=d --pwd /app/boonta /shared/boonta.sif"
+    (cluster.folder / "apptainer").write_text(RUN)
+    (cluster.folder / "apptainer").chmod(0o755)
+    (cluster.folder / "run").unlink()
+    assert cluster.start(program=program, flags=(), run=run).wait(30) == 0
+    tasks = [line for line in cluster.lines() if line.startswith("on ")]
+    words = "".join(f"[{word}]" for word in [*run.split()[1:], "python"])
+    assert len(tasks) > 1 and all(re.match(rf"on n\d: {re.escape(words)}\[", task) for task in tasks)
+
+
+@pytest.mark.parametrize("run", ["", "  ", "apptainer exec --bind $HOME x.sif", "exec 'a b'", "sh -c x;y", "a\nb"])
+def test_what_a_shell_would_change_is_refused_before_python(run):
+    with pytest.raises(BadInput, match="--run is .*; it must be words of letters, digits and "):
+        slurm.Job(LIGHT, run=run)
 
 
 def test_modules_of_ones_own_are_found_where_the_script_was_made(cluster, tmp_path_factory, monkeypatch):
