@@ -23,7 +23,7 @@ class StopRule:
       updates: updates of the learner.
       seconds: wall time since the launch, with starting and compiling; parts before a resumption count, too.
       eval_return: mean return of the last evaluation, over all evaluators.
-      patience: evaluations in a row that were not better than the best before; a resumed run counts anew.
+      patience: evaluations in a row without a new best; a resumed run counts anew.
       on_collapse: whether the run also ends, with exit code 3, when learning has collapsed: entropy, returns or
         gradient; of a population, those of all members.
     """
