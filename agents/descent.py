@@ -132,11 +132,14 @@ def make_descent(optimiser: AnyOptimiser | Mapping[str, AnyOptimiser], periods: 
 
 
 def _descend_by(optimiser: optax.GradientTransformation) -> Descent:
-    """AnyOptimiser by the user's own optimiser. It gets params as they are, since it may tell them by name or shape."""
+    """Descends by the user's own optimiser. It gets params as they are, since it may tell them by name or shape."""
 
     def step(gradient: Nest, state: Nest, params: Nest, updates: jax.Array) -> tuple[Nest, Nest, Metrics]:
         del updates
-        change, state = optimiser.update(gradient, state, params)
+        try:
+            change, state = optimiser.update(gradient, state, params)
+        except TypeError as error:  # Such as a line search, which asks for the loss, too.
+            raise ValueError(f"optimiser: {error}; it must need nothing but gradients and params") from error
         return optax.apply_updates(params, change), state, _norms(gradient, change)
 
     return Descent(optimiser.init, step)

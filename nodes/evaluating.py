@@ -6,7 +6,6 @@ import collections
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from boonta.agents.base import Nest, Policy, Slots
 from boonta.envs.base import BatchedEnv, Episode
 from boonta.nodes.acting.local import Act, Acting, Play
 from boonta.nodes.base import Stopped
-from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.metrics import Stopwatch, mean
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.watch.calls import answered
 from boonta.nodes.watch.evaluation import By, Evaluation
@@ -171,4 +170,4 @@ def play_out(play: Play, params: Nest, max_steps: int, stopping: Callable[[], bo
         for episode in first.values():
             for name, value in episode.metrics.items():
                 numbers[name].append(value)
-        return Played(returns, env.num_envs - len(first), {name: fmean(each) for name, each in numbers.items()})
+        return Played(returns, env.num_envs - len(first), {name: mean(each) for name, each in numbers.items()})

@@ -13,7 +13,7 @@ import pathlib
 import statistics
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import psutil
@@ -58,11 +58,9 @@ class Stopwatch:
             running = self._running[threading.get_ident()]
             running.append(activity)
         try:
-            if self.mark is None:
+            mark = self.mark or contextlib.nullcontext  # It is read once, since another thread may end the trace.
+            with mark(f"{self._owner}: {name}" if self._owner else name):
                 yield
-            else:
-                with self.mark(f"{self._owner}: {name}" if self._owner else name):
-                    yield
         except BaseException as error:
             vars(error).setdefault("activity", name)  # The innermost activity sets it first.
             raise
@@ -165,12 +163,25 @@ def standard_error(values: Collection[float]) -> float | None:
     return statistics.stdev(values) / math.sqrt(len(values))
 
 
+def mean(values: Iterable[float]) -> float:
+    """The mean; NaN where it is none, such as that of both infinities."""
+    try:
+        return statistics.fmean(values)
+    except (OverflowError, ValueError):
+        return math.nan
+
+
 def means(values: Mapping[str, Collection[float]]) -> dict[str, float]:
-    """Means by name. Of standard errors, whose names end with `SE`, it is that of the mean of what they belong to."""
-    return {
-        name: math.sqrt(sum(value**2 for value in each)) / len(each) if _is_error(name) else statistics.fmean(each)
-        for name, each in values.items()
-    }
+    """Means by name. Of standard errors, whose names end with `SE`, it is that of the mean of what they belong to.
+
+    An evaluator all of whose episodes were cut has NaN for their numbers, which doesn't count beside those of others.
+    """
+    found = {}
+    for name, each in values.items():
+        there = [value for value in each if not math.isnan(value)] if name.startswith(EVAL_EPISODE) else []
+        error = _is_error(name)
+        found[name] = math.sqrt(sum(value**2 for value in each)) / len(each) if error else mean(there or each)
+    return found
 
 
 def _is_error(name: str) -> bool:

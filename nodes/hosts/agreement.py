@@ -37,7 +37,7 @@ class HostReport(NamedTuple):
       collapsed: 1 if its health shows that learning has collapsed.
       ending: 1 if this host was asked to end.
       saving: 1 if a checkpoint is due on this host; only the first host's counts.
-      eval_version: the updates of the params that its last evaluation measured; NaN without one.
+      eval_version: see `Evaluators.newest`; NaN without an evaluation.
     """
 
     env_steps: float
@@ -90,9 +90,8 @@ def merge(reports: Sequence[HostReport], updates: int) -> Merged:
     """
     totals = {name: sum(getattr(report, name) for report in reports) for name in COUNTERS}
     totals |= {"updates": updates, "seconds": max(report.seconds for report in reports)}
-    for name in ("eval_return", "eval_version"):  # Only the first host evaluates.
-        if not np.isnan(value := getattr(reports[0], name)):
-            totals[name] = value
+    if not np.isnan(reports[0].eval_return):  # Only the first host evaluates.
+        totals["eval_return"] = reports[0].eval_return
     ending = tuple(i for i, report in enumerate(reports) if report.ending)
     return Merged(totals, bool(reports[0].collapsed), ending, bool(reports[0].saving), reports[0].pace)
 

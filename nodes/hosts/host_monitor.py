@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,7 +53,7 @@ class HostMonitor(Monitor):
     def host_report(self, saving: bool, pace: float = 0.0) -> HostReport:
         """This host's report to the others; `saving` is whether a checkpoint is due here, `pace` as in `HostReport`."""
         with self._state:
-            own, evaluation = super().totals(), self._evaluation()
+            own, version = super().totals(), self._evaluators.newest(self._absent)
             return HostReport(
                 **{name: own.get(name, 0.0) for name in COUNTERS},
                 seconds=own["seconds"],
@@ -61,7 +62,7 @@ class HostMonitor(Monitor):
                 collapsed=self._log.health.collapsed,
                 ending=bool(self._asked),
                 saving=saving,
-                eval_version=evaluation.get("eval_version", float("nan")),
+                eval_version=float("nan") if version is None else version,
             )
 
     def follow(self, reports: Sequence[HostReport], updates: int) -> Merged:
@@ -75,8 +76,9 @@ class HostMonitor(Monitor):
         with self._state:
             others = [report for i, report in enumerate(reports) if i != self.hosts.index]
             self._elsewhere = {name: sum(getattr(report, name) for report in others) for name in COUNTERS}
-            version = {"first": merged.totals["eval_version"]} if "eval_version" in merged.totals else {}
-            impatient = self._patience.ran_out(version, merged.totals.get("eval_return"))
+            first = reports[0]  # It alone evaluates.
+            version = None if math.isnan(first.eval_version) else first.eval_version
+            impatient = self._patience.ran_out(version, first.eval_return)
             reached = self._joint_rule.reached(merged.totals, merged.collapsed) or impatient
             self.agreed = self.agreed or bool(reached or merged.ending)
             if reached:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pathlib
-import time
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -56,7 +56,9 @@ class Tracer:
         self._node, self._settle = node, settle
         self._profile = profile  # None once nothing is left to do.
         self._first: int | None = None  # The updates made before the trace begins.
-        self._traces, self._began_at = False, 0.0
+        self._made = 0
+        self._traces = False
+        self._ending = threading.Lock()  # Both the node's thread and the timer's may end the trace.
         node.on_close(self._close)
 
     def dispatch(self, made: int) -> contextlib.AbstractContextManager[Any]:
@@ -68,13 +70,12 @@ class Tracer:
         if self._profile is None:
             return contextlib.nullcontext()
         self._first = made + WARM if self._first is None else self._first
+        self._made = made
         if not self._traces and made >= self._first:
             self._first = made
-            self._try("starting the trace", self._begin)
-        elif self._traces and (made >= self._first + self._profile.updates or self._is_long()):
+            self._try(self._profile, "starting the trace", self._begin)
+        elif self._traces and made >= self._first + self._profile.updates:
             self._settle()
-            if made < self._first + self._profile.updates:
-                self._node.warn(f"the trace has {made - self._first} updates, since these took over {MOST_S:g} s")
             self._end()
         if not self._traces:
             return contextlib.nullcontext()
@@ -86,29 +87,34 @@ class Tracer:
         options.host_tracer_level = 2
         options.python_tracer_level = 0  # Each call of a function would be an event: thousands in an update.
         jax.profiler.start_trace(folder, profiler_options=options)
-        self._traces, self._began_at = True, time.monotonic()
+        self._traces = True
         Stopwatch.mark = jax.profiler.TraceAnnotation
+        timer = threading.Timer(MOST_S, self._end, [True])
+        timer.daemon = True
+        timer.start()
 
-    def _is_long(self) -> bool:
-        return time.monotonic() - self._began_at > MOST_S
-
-    def _end(self) -> None:
-        """Writes the trace; it is the only one of this life."""
-        self._traces, Stopwatch.mark = False, None
-        self._try("saving the trace", lambda folder: jax.profiler.stop_trace())
-        self._profile = None
+    def _end(self, early: bool = False) -> None:
+        """Writes the trace, unless it is written already; it is the only one of this life."""
+        with self._ending:
+            profile, self._profile = self._profile, None
+            if profile is None or self._first is None:
+                return
+            self._traces, Stopwatch.mark = False, None
+            if early:
+                made = max(1, self._made - self._first)
+                self._node.warn(f"the trace ends after {MOST_S:g} s, with about {made} of {profile.updates} updates")
+            self._try(profile, "saving the trace", lambda folder: jax.profiler.stop_trace())
 
     def _close(self) -> None:
-        if self._traces:
-            self._end()
-        elif self._profile is not None:
+        if self._profile is not None and not self._traces:
             self._node.warn(f"there is no trace, since this life made no update after its first {WARM}")
+        else:
+            self._end()  # Which waits if the timer's thread writes it just now.
 
-    def _try(self, activity: str, action: Callable[[pathlib.Path], Any]) -> None:
-        assert self._profile is not None
+    def _try(self, profile: Profile, activity: str, action: Callable[[pathlib.Path], Any]) -> None:
         try:
             with self._node.stopwatch(activity):
-                action(pathlib.Path(self._profile.folder))
+                action(pathlib.Path(profile.folder))
         except (OSError, RuntimeError) as error:  # JAX's errors are RuntimeErrors.
-            self._node.warn(f"there is no trace in {self._profile.folder}: {error}")
+            self._node.warn(f"there is no trace in {profile.folder}: {error}")
             self._profile = None

@@ -91,7 +91,7 @@ EVALUATION = (
     Metric("eval_cut", "Episodes of the last evaluation that reached its most steps and were cut.", "episodes", "0"),
     Metric(
         "eval_episode/<name>",
-        "The same over the episodes of the last evaluation, without those that were cut.",
+        "Mean of such a number over the episodes of the last evaluation, without those that were cut.",
         healthy="near episode/<name>, or better",
     ),
     Metric("eval_version", "Updates that the evaluated params had.", "updates", "rising with updates, in steps"),

@@ -77,25 +77,24 @@ class Patience:
         self._limit = limit
         self._best: tuple[float, float] | None = None  # The return, and the updates of the params that had it.
         self._in_vain = 0
-        self._counted: dict[str, float] = {}  # The version of each evaluator's last evaluation that has counted.
+        self._counted: float | None = None  # The version of the last evaluation that has counted.
 
-    def ran_out(self, versions: Mapping[str, float], mean: float | None) -> str:
-        """Takes the last evaluation as it is known now; it counts once each evaluator has made another one.
+    def ran_out(self, version: float | None, mean: float) -> str:
+        """Takes the last evaluation as it is known now; each version counts once.
 
         Args:
-          versions: by evaluator, the updates of the params that it evaluated last.
-          mean: the mean return over them; None if there is none.
+          version: the updates of the params that were evaluated; None before the first evaluation.
+          mean: their mean return.
 
         Returns:
           Why the run ends; empty if it goes on.
         """
         if self._limit is None:
             return ""
-        new = bool(versions) and all(version != self._counted.get(name) for name, version in versions.items())
-        if new and mean is not None:
-            self._counted.update(versions)
+        if version is not None and version != self._counted:
+            self._counted = version
             if math.isfinite(mean) and (self._best is None or mean > self._best[0]):
-                self._best, self._in_vain = (mean, max(versions.values())), 0
+                self._best, self._in_vain = (mean, version), 0
             else:
                 self._in_vain += 1
         return self._reason() if self._in_vain >= self._limit else ""

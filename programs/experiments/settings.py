@@ -15,6 +15,8 @@ NO_HYPER_PARAMETERS = ("member", "updates", "loss", "seed", "return")  # Other c
 OF_POPULATIONS = ("members", "seeds", "vary")  # Settings that list the members, each of which has values of its own.
 # The setting with the command line that members share, in JSON, by which older sweeps' populations are read.
 SHARED = "arguments"
+# Settings of environments that change none of their steps, and so make no other experiment; see `envs.base.SAME_STEPS`.
+OF_NO_STEP = ("env.metrics", "env.num_threads", "env.workers")
 _WORDS = pydantic.TypeAdapter(list[str])
 
 
@@ -30,7 +32,8 @@ def environment_of(config: Config) -> str:
 def settings_of(config: Config, environment: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that was chosen for a learner but its seed, by dotted name.
 
-    The name of the game is that of the environment, and left out, so that the groups of a suite don't differ in it.
+    The name of the game is that of the environment, and left out, so that the groups of a suite don't differ in it; and
+    so is what changes no step of an environment.
 
     Args:
       config: the run's config.
@@ -41,7 +44,8 @@ def settings_of(config: Config, environment: str, row: Mapping[str, Any]) -> dic
     settings = {
         name: value
         for name, value in schema.flattened(config.settings if inner is None else inner.settings).items()
-        if not (_may_name_game(name) and f"-{environment}".endswith(f"-{value}".replace("/", "-")))
+        if name not in OF_NO_STEP
+        and not (_may_name_game(name) and f"-{environment}".endswith(f"-{value}".replace("/", "-")))
     }
     settings["launch"] = config.run.get("launch", "")
     if config.run.get("start_from"):

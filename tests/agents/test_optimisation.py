@@ -191,6 +191,15 @@ def test_an_optimiser_that_is_none_is_refused():
         optimisation.make_update(lambda key: START, lambda *_: None, optax.adam)
 
 
+def test_an_optimiser_that_needs_more_than_gradients_is_refused():
+    def loss(params, context, batch):
+        return jnp.sum(params), optimisation.Outcome(None, {})
+
+    update = optimisation.make_update(lambda key: START, loss, optax.polyak_sgd())
+    with pytest.raises(ValueError, match=r"optimiser: .*'value'; it must need nothing but gradients and params"):
+        jax.eval_shape(update.step, jax.eval_shape(update.init, jax.random.PRNGKey(0)), None)
+
+
 @pytest.mark.parametrize("kind", ["adam", "rmsprop", "sgd"])
 def test_many_arrays_as_one_vector_descend_as_they_do_one_by_one(kind, monkeypatch):
     shapes = [(3, 2), (2,), (2, 4), (4,), ()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import time
 
@@ -125,3 +126,14 @@ def test_all_that_connects_is_one_phase_and_no_importing(monkeypatch, before_nod
             now += 2.0
     phases = {"start_s/connecting": 6.0, "start_s/starting": 1.0, "start_s/importing": 3.0}
     assert metrics.start_seconds(stopwatch) == {"start_s": 10.0, **phases}
+
+
+def test_a_mean_that_is_none_is_no_error():
+    """An environment's numbers may be infinite, or too large to be added up."""
+    found = metrics.means({"episode/x": [math.inf, -math.inf], "episode/y": [1e308, 1e308], "return": [1.0, 2.0]})
+    assert math.isnan(found["episode/x"]) and math.isnan(found["episode/y"]) and found["return"] == 1.5
+
+
+def test_an_evaluator_whose_episodes_were_all_cut_has_no_part_in_their_numbers():
+    found = metrics.means({"eval_episode/x": [math.nan, 0.5], "eval_episode/y": [math.nan], "loss": [math.nan, 0.5]})
+    assert found["eval_episode/x"] == 0.5 and math.isnan(found["eval_episode/y"]) and math.isnan(found["loss"])

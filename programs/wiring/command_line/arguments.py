@@ -155,8 +155,7 @@ def _absolute(run: Run, settings: dict[str, Any], usual: dict[str, Any], words: 
     for name in texts:
         if isinstance(settings[name], pathlib.Path):
             settings[name] = str(settings[name].expanduser().absolute())
-    # Texts are among the words, and how a run is evaluated makes no other one of it.
-    named = {k: v for k, v in settings.items() if not (k in texts or isinstance(v, Evaluation))}
+    named = {name: value for name, value in settings.items() if name not in texts}  # Texts are among the words.
     folder = run.workdir or pathlib.Path("runs") / folder_name(words, run.seed, named, usual)
     start_from = run.start_from and str(pathlib.Path(run.start_from).expanduser().absolute())
     return dataclasses.replace(run, workdir=str(pathlib.Path(folder).expanduser().absolute()), start_from=start_from)

@@ -17,7 +17,7 @@ from boonta.programs.wiring.evaluation import Evaluation
 from boonta.programs.wiring.pace import Pace
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder.provenance import ROOT, Inner, Provenance, from_root
-from boonta.programs.wiring.run_folder.recorded import Picture, by_flag
+from boonta.programs.wiring.run_folder.recorded import Picture, by_flag, unlearned
 
 MAIN = "__main__"  # The module of a program that was started by its file.
 MOST_SHOWN = 6  # Changed settings that a message lists.
@@ -166,7 +166,7 @@ def agent_of(settings: Mapping[str, Any]) -> str:
 def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | None:
     """The config of the run that the folder holds; None if it holds none. One of another run is refused.
 
-    How a run is evaluated may differ, as may the fields of `Run`.
+    What changes nothing that is learned may differ, see `unlearned`, as may the fields of `Run`.
 
     Args:
       name: the program's name.
@@ -186,16 +186,13 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | 
         raise BadInput(
             f"--workdir {folder} holds a run of the agent {old.agent}, not of {agent_of(settings)}; choose another"
         )
-    looks = [name for name, value in settings.items() if isinstance(value, Evaluation)]  # These change no learning.
-    before, after = (
-        schema.flattened({name: value for name, value in each.items() if name not in looks})
-        for each in (old.settings, by_flag(settings))
-    )
-    before["seed"], after["seed"] = old.seed, run.seed
+    before = schema.flattened(old.settings) | {"seed": old.seed}
+    after = schema.flattened(by_flag(settings)) | {"seed": run.seed}
+    same = unlearned(settings)
     changed = [
         f"{field} was {before.get(field, 'unset')}, is {after.get(field, 'unset')}"
         for field in {**before, **after}
-        if before.get(field) != after.get(field)
+        if field not in same and before.get(field) != after.get(field)
     ]
     if changed and not run.allow_changes:
         more = [f"and {len(changed) - MOST_SHOWN} more"] if len(changed) > MOST_SHOWN else []

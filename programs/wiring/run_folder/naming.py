@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from boonta.nodes.snapshots.schema import flattened
-from boonta.programs.wiring.run_folder.recorded import by_flag
+from boonta.programs.wiring.run_folder.recorded import by_flag, unlearned
 
 LONGEST = 200  # Limit of a name's letters; that of file systems is 255.
 DIGEST = 8  # Letters of the digest that replaces the end of a longer name.
@@ -20,11 +20,13 @@ def folder_name(words: Sequence[str], seed: int, settings: Mapping[str, Any], us
     Args:
       words: its first parts, the names of the program and of the environment.
       seed: the run's seed; 0 is not named.
-      settings: the settings of the program that aren't among its words.
+      settings: the settings of the program that aren't among its words; those that change nothing that is learned are
+        not named, see `unlearned`.
       usual: the defaults of those that have some.
     """
     before, after = flattened(by_flag(usual)), flattened(by_flag(settings))
-    changed = {name.replace("_", "-"): value for name, value in after.items() if before.get(name) != value}
+    named = {name: value for name, value in after.items() if before.get(name) != value}
+    changed = {name.replace("_", "-"): value for name, value in named.items() if name not in unlearned(settings)}
     short = short_names(list(changed))
     parts = [*map(slug, words), *(shown(short[name], value) for name, value in changed.items())]
     return joined([*parts, f"seed{seed}" if seed else ""])

@@ -123,6 +123,22 @@ def test_a_host_reports_the_version_of_its_last_evaluation(tmp_path):
     assert one.host_report(saving=False).eval_version == 7.0
 
 
+def test_of_several_evaluators_a_host_reports_another_version_once_each_has_evaluated_again(tmp_path):
+    one, seen = monitor(tmp_path), []
+    for i, name in enumerate("ababa", start=1):
+        one.beat(report(f"evaluator/{name}", eval_return=0.5, eval_version=float(i)) | {"number": i})
+        seen.append(one.host_report(saving=False).eval_version)
+    assert seen == [1.0, 1.0, 3.0, 3.0, 5.0]
+
+
+def test_returns_that_are_not_numbers_try_the_patience_of_all_hosts_too(tmp_path):
+    one = monitor(tmp_path, patience=2)
+    for version in (1, 2):
+        assert not one.agreed
+        one.follow([NOTHING._replace(eval_return=math.nan, eval_version=version), NOTHING], updates=version)
+    assert one.status()["reason"] == "patience: 2 evaluations in a row without a finite return"
+
+
 def test_a_host_that_is_asked_to_end_waits_for_the_others(tmp_path):
     """Its nodes go on until all hosts know; its own end is no failure, that of the others is."""
     first, second = (monitor(tmp_path, index) for index in (0, 1))

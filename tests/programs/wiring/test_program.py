@@ -17,6 +17,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.variables import VariableServer
+from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.impala import impala
 from boonta.programs.wiring import launch
 from boonta.programs.wiring.checks import check_nodes, check_threads
@@ -279,3 +280,9 @@ def test_all_five_ways_to_run_read_the_same_value(tmp_path, monkeypatch):
         else:
             assert callable(start)
     assert len(read) == 5 and all(value == read["anakin"] for value in read.values())
+
+
+@pytest.mark.parametrize("limit", ["eval_return", "patience"])
+def test_a_limit_on_evaluations_that_nobody_makes_is_refused(tmp_path, limit):
+    with pytest.raises(ValueError, match=f"stop.{limit} is 5; no evaluator is there to measure it: leave it out"):
+        check_nodes(program_of(tmp_path, group(Learner), group(Actor), stop=StopRule(**{limit: 5})))

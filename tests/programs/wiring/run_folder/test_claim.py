@@ -14,6 +14,7 @@ import pytest
 
 from boonta.agents.impala import CATCH
 from boonta.agents.ppo import Config as PPO
+from boonta.envs.gymnasium import Gymnasium
 from boonta.nodes.snapshots import schema, store
 from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.nodes.watch.evaluation import Evaluation
@@ -82,15 +83,27 @@ def test_a_folder_of_a_run_with_other_settings(tmp_path):
 
 
 def test_how_a_run_is_evaluated_may_differ_when_it_is_resumed(tmp_path):
-    """Which changes no learning. A run from before an evaluation had a field goes on, too."""
+    """Unless returns are measured otherwise. A run from before an evaluation had a field goes on, too."""
     before = dataclasses.asdict(Evaluation(9))
     del before["max_steps"]
     claim(tmp_path, settings={"evaluation": before, "width": 8}).close()
-    other = Evaluation(9, "env_steps", every_env_steps=5, deterministic=True, max_share=0.5, max_age=3, max_steps=7)
+    other = Evaluation(8, "env_steps", every_env_steps=5, max_share=0.5, max_age=3)
     claim(tmp_path, settings={"evaluation": other, "width": 8}).close()
     assert read_config(tmp_path).settings["evaluation"] == dataclasses.asdict(other)
     with pytest.raises(BadInput, match=r"holds a run with other settings: width was 8, is 4\. Give them as they were"):
         claim(tmp_path, settings={"evaluation": Evaluation(9), "width": 4})
+    with pytest.raises(BadInput, match=r"evaluation\.max_steps was None, is 7\. Give them as they were"):
+        claim(tmp_path, settings={"evaluation": Evaluation(9, max_steps=7), "width": 8})
+
+
+def test_what_changes_no_step_of_an_environment_may_differ_and_may_be_new(tmp_path):
+    """Such as a setting that an earlier version of the environment didn't have."""
+    before = dataclasses.asdict(Gymnasium("CartPole-v1"))
+    del before["metrics"]
+    claim(tmp_path, settings={"env": before}).close()
+    claim(tmp_path, settings={"env": Gymnasium("CartPole-v1", metrics=("is_success",), workers=2)}).close()
+    with pytest.raises(BadInput, match=r"env\.vectorised was False, is True\. Give them as they were"):
+        claim(tmp_path, settings={"env": Gymnasium("CartPole-v1", vectorised=True)})
 
 
 def test_a_run_that_is_claimed_again_is_not_taken_for_ended_by_its_earlier_end(tmp_path):

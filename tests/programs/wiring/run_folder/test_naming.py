@@ -27,6 +27,8 @@ def impala():
         ([], "impala-catch"),
         (["catch", "--launch", "anakin", "--stop.updates", "5", "--save-every-s", "9"], "impala-catch"),
         (["catch", "--evaluation.every-s", "60", "--evaluation.episodes", "3"], "impala-catch"),
+        (["catch", "--evaluation.max-steps", "60"], "impala-catch-max-steps60"),  # Which changes what is the best.
+        (["gymnasium/CartPole-v1", "--env.workers", "2", "--env.metrics", "x"], "impala-gymnasium-CartPole-v1"),
         (["minatar/breakout"], "impala-minatar-breakout"),
         (["catch", "--seed", "3"], "impala-catch-seed3"),
         (["catch", "--config.optimiser.learning-rate", "3e-4"], "impala-catch-learning-rate0.0003"),
