@@ -17,7 +17,8 @@ from boonta.programs.wiring.evaluation import Evaluation
 from boonta.programs.wiring.pace import Pace
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder.provenance import ROOT, Inner, Provenance, from_root
-from boonta.programs.wiring.run_folder.recorded import Picture, by_flag, unlearned
+from boonta.programs.wiring.run_folder.recorded import Picture, by_flag
+from boonta.programs.wiring.run_folder.unlearned import unlearned
 
 MAIN = "__main__"  # The module of a program that was started by its file.
 MOST_SHOWN = 6  # Changed settings that a message lists.

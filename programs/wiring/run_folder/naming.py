@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from boonta.nodes.snapshots.schema import flattened
-from boonta.programs.wiring.run_folder.recorded import by_flag, unlearned
+from boonta.programs.wiring.run_folder.recorded import by_flag
+from boonta.programs.wiring.run_folder.unlearned import unlearned
 
 LONGEST = 200  # Limit of a name's letters; that of file systems is 255.
 DIGEST = 8  # Letters of the digest that replaces the end of a longer name.

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from boonta.envs.base import SAME_STEPS
 from boonta.envs.names import steady
-from boonta.nodes.watch.evaluation import Evaluation
 from boonta.programs.wiring.pace import Pace
 
-MEASURES = ("deterministic", "max_steps")  # The fields of an evaluation by which a return is measured.
 What = Literal["steps", "batches", "params", "observations", "actions"]
 
 
@@ -51,26 +48,6 @@ class Picture:
 
     groups: tuple[PictureGroup, ...] = ()
     arrows: tuple[Arrow, ...] = ()
-
-
-def unlearned(settings: Mapping[str, Any]) -> set[str]:
-    """The names, by their flags, of those settings that change nothing of a run but how one looks at it, or its speed.
-
-    These are how often a run is evaluated, though not what an evaluation's return is, by which the best checkpoint is
-    chosen; and what changes no step of an environment, see `envs.base.SAME_STEPS`.
-    """
-    return {name for setting, value in settings.items() for name in _unlearned(setting, value)}
-
-
-def _unlearned(name: str, value: Any) -> Iterator[str]:
-    for field in dataclasses.fields(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else ():
-        inner = f"{name}.{field.name}"
-        if isinstance(value, Evaluation):
-            yield from () if field.name in MEASURES else (inner,)
-        elif SAME_STEPS.items() <= field.metadata.items():
-            yield inner
-        else:
-            yield from _unlearned(inner, getattr(value, field.name))
 
 
 def by_flag(settings: Mapping[str, Any]) -> dict[str, Any]:
