@@ -110,7 +110,8 @@ def test_a_trace_that_gets_long_ends_early_and_says_so(tmp_path, monkeypatch):
         time.sleep(0.01)
     learner.node.close()  # It waits until the trace is written.
     assert learner.node.warnings == ["the trace ends after 0 s, with about 1 of 100 updates"]
-    assert traces.events(tmp_path) and Stopwatch.mark is None
+    (written,) = tmp_path.rglob("*.xplane.pb")  # Whether an update came before the end depends on the scheduler.
+    assert written.stat().st_size > 0 and Stopwatch.mark is None
 
 
 def test_a_run_that_ends_within_its_first_updates_says_that_it_has_no_trace(tmp_path):
