@@ -60,9 +60,11 @@ def test_it_ends_by_its_rule_and_leaves_what_every_run_leaves(finished):
     assert "done: updates reached 40 (limit 40)" in done.stdout
     assert {"config.json", "metrics.jsonl", "tensorboard", "checkpoints"} <= {path.name for path in folder.iterdir()}
     assert not undeclared(folder)
-    last = metrics.read(folder)[-1]
+    rows = metrics.read(folder)
+    last = rows[-1]
     assert last["updates"] == 40 and last["env_steps"] == 8 * (1 + 40 * 4) and last["eval_version"] == 40
-    assert last["compile_s"] > 0 and "return" in last and "share/anakin/compiling" in last
+    assert last["compile_s"] > 0 and "return" in last
+    assert any("share/anakin/compiling" in row for row in rows)  # It may have ended before the last row began.
     assert json.loads((folder / "config.json").read_text())["function"] == "solo_program"
     started, ended, code = journal.lines(folder)
     assert " DEBUG started: --launch anakin, process " in started and ended.endswith(
