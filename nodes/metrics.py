@@ -58,8 +58,8 @@ class Stopwatch:
             running = self._running[threading.get_ident()]
             running.append(activity)
         try:
-            mark = self.mark or contextlib.nullcontext  # It is read once, since another thread may end the trace.
-            with mark(f"{self._owner}: {name}" if self._owner else name):
+            mark = self.mark  # It is read once, since another thread may end the trace.
+            with contextlib.nullcontext() if mark is None else mark(f"{self._owner}: {name}" if self._owner else name):
                 yield
         except BaseException as error:
             vars(error).setdefault("activity", name)  # The innermost activity sets it first.

@@ -98,7 +98,7 @@ def describe(env: Env) -> Environment:
     """
     spec = env.spec
     env = _reduced(env)
-    settings = {field.name: getattr(env, field.name) for field in _fields(env) if not _keeps_steps(field)}
+    settings = {field.name: getattr(env, field.name) for field in _fields(env) if not keeps_steps(field)}
     return Environment(
         name=type(env).__name__,
         settings=json.loads(json.dumps(settings, default=_text)),
@@ -195,7 +195,7 @@ def _reduced(value: Any) -> Any:
     changed = {}
     for field in _fields(value):
         now = getattr(value, field.name)
-        usual = field.default if _keeps_steps(field) else _reduced(now)
+        usual = field.default if keeps_steps(field) else _reduced(now)
         if usual is not now:
             changed[field.name] = usual
     return dataclasses.replace(value, **changed) if changed else value
@@ -206,7 +206,8 @@ def _fields(value: Any) -> tuple[dataclasses.Field, ...]:
     return dataclasses.fields(value) if is_one else ()
 
 
-def _keeps_steps(field: dataclasses.Field) -> bool:
+def keeps_steps(field: dataclasses.Field) -> bool:
+    """Whether a setting of an environment changes none of its steps."""
     return SAME_STEPS.items() <= field.metadata.items()
 
 

@@ -9,9 +9,10 @@ from boonta.nodes.snapshots import schema
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.config_file import Config, read_config
 from boonta.programs.wiring.run_folder.provenance import Provenance
+from boonta.programs.wiring.run_folder.unlearned import MEASURES
 
 AGENTS = "config."  # Settings that are the agent's, which a run goes on with unless it is told to change them.
-EVALUATIONS = ("evaluation.deterministic", "evaluation.max_steps")  # Those by which a return is measured.
+EVALUATIONS = tuple(f"evaluation.{name}" for name in MEASURES)
 
 
 def starts_of(folder: pathlib.Path, config: Config) -> tuple[tuple[Provenance, ...], list[str]]:

@@ -26,8 +26,9 @@ def folder_name(words: Sequence[str], seed: int, settings: Mapping[str, Any], us
       usual: the defaults of those that have some.
     """
     before, after = flattened(by_flag(usual)), flattened(by_flag(settings))
-    named = {name: value for name, value in after.items() if before.get(name) != value}
-    changed = {name.replace("_", "-"): value for name, value in named.items() if name not in unlearned(settings)}
+    same = unlearned(settings)
+    named = {name: value for name, value in after.items() if name not in same and before.get(name) != value}
+    changed = {name.replace("_", "-"): value for name, value in named.items()}
     short = short_names(list(changed))
     parts = [*map(slug, words), *(shown(short[name], value) for name, value in changed.items())]
     return joined([*parts, f"seed{seed}" if seed else ""])

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from boonta.envs.base import SAME_STEPS
+from boonta.nodes.archive.index import keeps_steps
 from boonta.nodes.watch.evaluation import Evaluation
 
 MEASURES = ("deterministic", "max_steps")  # The fields of an evaluation by which a return is measured.
@@ -26,7 +26,7 @@ def _unlearned(name: str, value: Any) -> Iterator[str]:
         inner = f"{name}.{field.name}"
         if isinstance(value, Evaluation):
             yield from () if field.name in MEASURES else (inner,)
-        elif SAME_STEPS.items() <= field.metadata.items():
+        elif keeps_steps(field):
             yield inner
         else:
             yield from _unlearned(inner, getattr(value, field.name))
