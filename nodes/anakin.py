@@ -39,8 +39,6 @@ from boonta.nodes.watch.evaluation import Evaluation
 from boonta.nodes.watch.reuse import reused
 from boonta.nodes.watch.stopping import StopRule
 
-DISPATCH_DEADLINE_S = 600.0
-
 
 class Anakin(Node):
     """Runs an agent fused with a JAX environment: rollouts, updates and evaluation are programs of the device.
@@ -167,6 +165,7 @@ class Anakin(Node):
             self._collect()
         if self._decision.save:
             self._save_beside()
+            self._decision = self._decision._replace(save=False)
         if self._decision.end:
             self.stop()
         elif not rounds:
@@ -215,7 +214,7 @@ class Anakin(Node):
     def _collect(self) -> None:
         """Collects the oldest dispatch."""
         pending = self._pending[0]
-        results = self.wait_for("the device", self._poll(pending), DISPATCH_DEADLINE_S)
+        results = self.wait_for(pending.waits_for, self._poll(pending), pending.deadline_s)
         del self._pending[0]
         self._take(pending, *results)
         now = time.monotonic()
@@ -226,16 +225,16 @@ class Anakin(Node):
     def _settle(self) -> None:
         """Waits until the device has computed what was dispatched, and leaves it to be collected."""
         for pending in self._pending:
-            self.wait_for("the device", self._poll(pending), DISPATCH_DEADLINE_S)
+            self.wait_for(pending.waits_for, self._poll(pending), pending.deadline_s)
 
     def _collect_all(self) -> None:
         """Collects what was dispatched, so that a save's counters and metrics are those of the newest update."""
         with self.stopwatch("saving: waiting for the device"):  # Also at the end, which waits for what is called so.
             while self._pending:
                 pending = self._pending.pop(0)
-                results = self._poll(pending)(DISPATCH_DEADLINE_S)
+                results = self._poll(pending)(pending.deadline_s)
                 if results is None:
-                    raise TimeoutError(f"{self.name} waited {DISPATCH_DEADLINE_S:.0f} s for the device")
+                    raise TimeoutError(f"{self.name} waited {pending.deadline_s:.0f} s for {pending.waits_for}")
                 self._take(pending, *results)
 
     def _poll(self, pending: Pending) -> Callable[[float], Any]:
@@ -248,7 +247,9 @@ class Anakin(Node):
         """Takes a dispatch's results, on the host."""
         if outcomes:
             self._log(pending, outcomes, evaluation)
-        self._decision = self._agreement.merge(reports, pending.updates)
+        decision = self._agreement.merge(reports, pending.updates)
+        # A step may collect several dispatches; a save that one of them asks for is still to be made.
+        self._decision = decision._replace(save=decision.save or self._decision.save)
 
     def _log(self, pending: Pending, outcomes: list[fusion.RoundResult], evaluation: EvaluationResult | None) -> None:
         if not hasattr(self, "_last_update"):

@@ -42,6 +42,15 @@ class HostMonitor(Monitor):
             totals[name] = totals.get(name, 0.0) + value
         return totals
 
+    def beat(self, report: dict[str, Any]) -> dict[str, Any]:
+        """See `Monitor.beat`. Each host has a queue of its own, whose actors alone replace what its learner leaves out.
+
+        They share it among the slots of all hosts, by which it is multiplied here.
+        """
+        reply = super().beat(report)
+        left_out = super().totals().get("stale_sequences", 0.0)
+        return reply | {"counts": reply["counts"] | {"stale_sequences": left_out * self.hosts.number}}
+
     def stop_program(self, reason: str) -> None:
         """Asks every node to end: at once after a failure, otherwise when the other hosts end."""
         with self._state:
