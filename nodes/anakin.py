@@ -28,7 +28,7 @@ from boonta.nodes.fused.dispatch import Lengths, Pending
 from boonta.nodes.fused.episodes import Recent
 from boonta.nodes.fused.evaluations import Evaluations
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Setup, check_setup, one_learner
-from boonta.nodes.fused.saver import Saver
+from boonta.nodes.fused.saver import StateSaver
 from boonta.nodes.hosts.agreement import Agreement, Decision
 from boonta.nodes.learning.profiling import Profile, Tracer
 from boonta.nodes.metrics import start_seconds
@@ -124,7 +124,7 @@ class Anakin(Node):
         with self.stopwatch("restoring the checkpoint"):
             checkpointer = Checkpointer(self._state_folder, self._retention, self._start_from, self.warn)
             learner, self._base = checkpointer.resume(learner)
-            self._saver = Saver(checkpointer, self.warn)
+            self._saver = StateSaver(checkpointer, self.warn)
             resumed = self._agreement.resumed(self._base)
             if self.monitor is not None and resumed is not None:
                 self.heartbeat()

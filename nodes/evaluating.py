@@ -147,7 +147,7 @@ class Evaluating(Periodic):
         return time.monotonic()
 
 
-class Played(NamedTuple):
+class EvalEpisodes(NamedTuple):
     """One episode in each of some slots.
 
     Attributes:
@@ -161,7 +161,7 @@ class Played(NamedTuple):
     metrics: Mapping[str, float]
 
 
-def play_out(play: Play, params: Nest, max_steps: int, stopping: Callable[[], bool] = lambda: False) -> Played:
+def play_out(play: Play, params: Nest, max_steps: int, stopping: Callable[[], bool] = lambda: False) -> EvalEpisodes:
     """Plays one episode in each slot, and closes the environments.
 
     Args:
@@ -193,4 +193,4 @@ def play_out(play: Play, params: Nest, max_steps: int, stopping: Callable[[], bo
         for episode in first.values():
             for name, value in episode.metrics.items():
                 numbers[name].append(value)
-        return Played(returns, env.num_envs - len(first), {name: mean(each) for name, each in numbers.items()})
+        return EvalEpisodes(returns, env.num_envs - len(first), {name: mean(each) for name, each in numbers.items()})
