@@ -28,7 +28,7 @@ from boonta.nodes.fused.dispatch import Lengths, Pending
 from boonta.nodes.fused.episodes import Recent
 from boonta.nodes.fused.evaluations import Evaluations
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Setup, check_setup, one_learner
-from boonta.nodes.fused.saver import Saver
+from boonta.nodes.fused.saver import StateSaver
 from boonta.nodes.hosts.agreement import Agreement, Decision
 from boonta.nodes.learning.profiling import Profile, Tracer
 from boonta.nodes.metrics import start_seconds
@@ -122,7 +122,7 @@ class Anakin(Node):
         with self.stopwatch("restoring the checkpoint"):
             checkpointer = Checkpointer(self._state_folder, self._retention, self._start_from, self.warn)
             learner, self._base = checkpointer.resume(learner)
-            self._saver = Saver(checkpointer, self.warn)
+            self._saver = StateSaver(checkpointer, self.warn)
             resumed = self._agreement.resumed(self._base)
             if self.monitor is not None and resumed is not None:
                 self.heartbeat()
@@ -254,20 +254,21 @@ class Anakin(Node):
     def _log(self, pending: Pending, outcomes: list[fusion.RoundResult], evaluation: EvaluationResult | None) -> None:
         if not hasattr(self, "_last_update"):
             self.measure(start_seconds(self.stopwatch) | reused())
-        self._last_update = expanded(outcomes[-1].metrics)
+        self._last_update = update = expanded(outcomes[-1].metrics)
         evaluated = {} if evaluation is None else evaluation.metrics
         rounds, program = pending.rounds, self._fused.program
         episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
-        measured = self._fused.summarise({**self._last_update, **evaluated}, episodes, pending.updates)
+        measured = self._fused.summarise({**update, **evaluated}, episodes, pending.updates)
         self._played = episodes if self._played is None else jax.tree.map(np.add, self._played, episodes)
         self.count(updates=rounds * program.updates)
         self._account(rounds * program.env_steps, rounds * program.renewed, episodes)
         if evaluation is not None:
             if self._agreement.first:
                 self.count(eval_episodes=self._evaluation.episodes * self._fused.learners)
-            given = pending.learner, self._last_update, self._played, pending.updates
+            measured |= self._evaluations.add(
+                evaluation, pending, update, self._played, counts=self._counters(), start=self._episodes.start
+            )
             self._played = None
-            measured |= self._evaluations.add(evaluation, *given, self._counters(), self._episodes.start)
         self.measure(measured)  # At once: a heartbeat in between would give an evaluation the version of the last.
         if evaluation is not None:
             self.heartbeat()  # The next evaluation may come before a regular one, and take this one's place.

@@ -113,7 +113,8 @@ class SeveralLearners(SeveralHosts):
     def may_end(self) -> bool:
         """See `Agreement.may_end`; it also tells the monitor, if that is not who asks."""
         with self._lock:
-            asks, self._part.asked_at = self._part.asked_at is None, self._part.asked_at or time.monotonic()
+            asks = self._part.asked_at is None
+            self._part.asked_at = self._part.asked_at or time.monotonic()
             if asks and self._joined and not self._has_batch:
                 self._post(False)
         if self._learner is not None and not self._learner.ending and not self._part.agreed and asks:

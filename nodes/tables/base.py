@@ -87,11 +87,10 @@ class Writer(Protocol):
     """Cuts the streams of a group's slots into sequences, as `nodes.tables.contract` says."""
 
     def append(self, steps: Steps) -> int:
-        """Adds one raw step of every slot, leaves [B, ...]; the number of sequences that it completed."""
-        ...
+        """Adds one raw step of every slot, leaves [B, ...]; the number of sequences that it completed.
 
-    def flush(self) -> None:
-        """Sees to it that all complete sequences are in their tables; without it some may be under way."""
+        Some of them may still be under way to their tables.
+        """
         ...
 
     def close(self) -> None:

@@ -204,8 +204,5 @@ class HostWriter:
         newest, slots = self._newest or rows, len(rows.reward[0])
         return [fresh_priorities(each.table, newest, slots) for each in self._tables]
 
-    def flush(self) -> None:
-        """Nothing: sequences are there once they are complete."""
-
     def close(self) -> None:
         """Nothing to free."""

@@ -24,7 +24,7 @@ from boonta.nodes import metrics
 from boonta.nodes.acting.local import Play, evaluated_policy, jit_policy
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.evaluating import Evaluating, Played, play_out
+from boonta.nodes.evaluating import EvalEpisodes, Evaluating, play_out
 from boonta.nodes.fused import stage
 from boonta.nodes.fused.population import Member
 from boonta.nodes.population import Population
@@ -145,7 +145,7 @@ def _deterministic(program: Program) -> bool | None:
     return made[0].deterministic if made else None
 
 
-def _play(program: Program, folder: pathlib.Path, asked: Asked, policy: Any) -> Played:
+def _play(program: Program, folder: pathlib.Path, asked: Asked, policy: Any) -> EvalEpisodes:
     """The episodes of one checkpoint."""
     params, _ = restored(program.agent, folder, asked.which)
     env = _in_jax(program)
@@ -160,7 +160,7 @@ def _play(program: Program, folder: pathlib.Path, asked: Asked, policy: Any) -> 
     return _summed(jax.device_get(jax.jit(one)(params, jax.random.PRNGKey(asked.seed))))
 
 
-def _play_members(node: Population, path: pathlib.Path, asked: Asked, deterministic: bool | None) -> list[Played]:
+def _play_members(node: Population, path: pathlib.Path, asked: Asked, deterministic: bool | None) -> list[EvalEpisodes]:
     """The same of each member of a population in a checkpoint; all meet the same episodes."""
     state, _ = Checkpointer(path).restore(node.initial_state)
 
@@ -173,11 +173,11 @@ def _play_members(node: Population, path: pathlib.Path, asked: Asked, determinis
     return [_summed(jax.tree.map(lambda leaf, i=i: leaf[i], played)) for i in range(len(played.over))]
 
 
-def _summed(played: stage.Played) -> Played:
+def _summed(played: stage.Played) -> EvalEpisodes:
     """Episodes that a device has played, as those of a host are."""
     over = int(np.sum(played.over))
     means = {name: float(np.sum(values) / over) for name, values in played.metrics.items() if over}
-    return Played(played.returns.tolist(), len(played.over) - over, means)
+    return EvalEpisodes(played.returns.tolist(), len(played.over) - over, means)
 
 
 def _members_of(folder: pathlib.Path, which: Which) -> pathlib.Path:

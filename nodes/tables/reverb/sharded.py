@@ -40,7 +40,7 @@ class Shard(NamedTuple):
 
 
 @dataclasses.dataclass
-class _Source:
+class _ShardSource:
     """A shard, and what is known of it.
 
     Attributes:
@@ -100,7 +100,7 @@ class ShardedStream:
         self._patience_s, self._start_patience_s = patience_s, start_patience_s
         self._clock = clock
         self._arrived = threading.Event()
-        self._sources = [_Source(shard, shard.open(self._arrived.set), clock()) for shard in shards]
+        self._sources = [_ShardSource(shard, shard.open(self._arrived.set), clock()) for shard in shards]
         self._closed = False
         self._wanted = 0  # Sequences that were asked for and not taken.
         self._since: float | None = None  # When the present wait began.
@@ -166,7 +166,7 @@ class ShardedStream:
                     return piece
         return None
 
-    def _receive(self, source: _Source, number: int) -> None:
+    def _receive(self, source: _ShardSource, number: int) -> None:
         """Counts a piece. A shard that was slow has its share again, and needn't make up for what it didn't give."""
         if not source.prompt:
             source.prompt = True
@@ -177,7 +177,7 @@ class ShardedStream:
         self._wanted = max(0, self._wanted - number)
         self._since = None
 
-    def _lose(self, source: _Source, error: RuntimeError) -> None:
+    def _lose(self, source: _ShardSource, error: RuntimeError) -> None:
         """Does without a shard whose stream has failed, until another stream gives something."""
         source.error, source.down = error, True
         if all(other.error is not None for other in self._sources):
@@ -210,7 +210,7 @@ class ShardedStream:
         self._spread()
         return min(times, default=math.inf)
 
-    def _has(self, source: _Source) -> int:
+    def _has(self, source: _ShardSource) -> int:
         """How many sequences of a shard can be taken at once."""
         count = 0
         while count < source.pending and not source.down and source.stream.ready(count + 1):

@@ -49,7 +49,7 @@ class ProcessNode(lp.PyClassNode):
         return made
 
 
-class Shards(NamedTuple):
+class ReplayHandles(NamedTuple):
     """A node's handles of several replay servers, which Launchpad replaces by their stores.
 
     Attributes:
@@ -81,7 +81,7 @@ def construct(node: type[Node], limit_s: float, **arguments: Any) -> Node:
 
     Where it gets the stores of several replay servers, they are joined into one.
     """
-    if isinstance(shards := arguments.get("replay"), Shards):
+    if isinstance(shards := arguments.get("replay"), ReplayHandles):
         arguments["replay"] = joined(shards.handles, shards.first)
     if isinstance(meeting := arguments.get("agreement"), Meeting):
         arguments |= _learning_together(meeting, arguments)
