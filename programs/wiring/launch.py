@@ -10,6 +10,7 @@ import pathlib
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from types import ModuleType
 
 from boonta.nodes import metrics
 from boonta.nodes.learning import profiling
@@ -38,10 +39,22 @@ from boonta.programs.wiring.supervision.guard import guard
 from boonta.programs.wiring.supervision.restarts import Restarts
 from boonta.programs.wiring.supervision.trackers import Trackers
 
-__all__ = ["Group", "Pace", "PaceFlags", "Program", "Restarts", "Run", "RunFlags", "group", "main", "prepare"]
+__all__ = [
+    "Group",
+    "Pace",
+    "PaceFlags",
+    "Program",
+    "Restarts",
+    "Run",
+    "RunFlags",
+    "group",
+    "main",
+    "prepare",
+    "require",
+]
 
 # Each module has `prepare(program)`. It returns a function that runs the program and returns the exit code, or raises
-# ValueError if the program can't run this way.
+# ValueError if the program can't run this way. Its `require(program)` only raises, for a program that runs elsewhere.
 INTERPRETERS = {
     "local_mp": "boonta.programs.wiring.interpreters.local",
     "local_mt": "boonta.programs.wiring.interpreters.local",
@@ -60,7 +73,21 @@ def prepare(program: Program) -> Callable[[], int]:
     Raises:
       ValueError: the program can't run this way; the message names the node or setting at fault.
     """
-    return importlib.import_module(INTERPRETERS[program.run.launch]).prepare(program)
+    return _interpreter(program).prepare(program)
+
+
+def require(program: Program) -> None:
+    """Refuses a program that can't run this way on any machine; this one's devices and packages aren't looked at.
+
+    Raises:
+      ValueError: the message names the node or setting at fault.
+    """
+    _interpreter(program).require(program)
+
+
+def _interpreter(program: Program) -> ModuleType:
+    """The module of the way to run that `--launch` names."""
+    return importlib.import_module(INTERPRETERS[program.run.launch])
 
 
 def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> None:
