@@ -184,7 +184,8 @@ def run(
       route: this process's way to the tables, if it leads through a tunnel.
 
     Returns:
-      The exit code: 0 after the program's work, 1 after a failure, here or elsewhere, 143 if SIGTERM came first.
+      The exit code: 0 after the program's work, 1 after a failure, here or elsewhere, 143 if SIGTERM came first; of the
+      monitor also 3, see `COLLAPSED_CODE`.
 
     Raises:
       OSError: a port is taken, or a server can't be reached.

@@ -145,20 +145,19 @@ class _Checker:
         """
         from boonta.agents.config import leaves, number_fields
         from boonta.programs.experiments.together import fused
+        from boonta.programs.wiring import launch
         from boonta.programs.wiring.checks import check_nodes
-        from boonta.programs.wiring.interpreters import anakin, local
 
         run, settings = _parsed(self._function, command)
         if dataclasses.replace(run.stop, on_collapse=False) == type(run.stop)():
             raise BadInput("it has no stop rule, and would never end: give a --stop.… flag, such as stop.env-steps")
         program = self._function(run=run, **settings)
         require_same_run(program.name, run, settings)
-        if run.launch != "anakin":
-            here = run.launch.startswith("local") and not self._elsewhere
-            local.prepare(program) if here else check_nodes(program)  # The former's ImportError names what is missing.
-            return _Built(run, settings)
-        anakin.require_fusible(program)
-        if not fused.may_join(program, settings):
+        here = run.launch.startswith("local") and not self._elsewhere
+        launch.prepare(program) if here else launch.require(program)  # The former's ImportError names what is missing.
+        if run.launch == "sebulba":
+            check_nodes(program)  # It makes its nodes on the devices of the run, and refuses their settings only then.
+        if run.launch != "anakin" or not fused.may_join(program, settings):
             return _Built(run, settings)
         config = settings[fused.CONFIG]
         values = leaves(config)
