@@ -14,8 +14,9 @@ import pytest
 pytest.importorskip("launchpad")
 
 from boonta.agents.base import Table
-from boonta.deploy import jobset, resources, roles, slurm, tpu_vm
+from boonta.deploy import jobset, roles, slurm, tpu_vm
 from boonta.deploy.program import build
+from boonta.deploy.resources import Resources, ResourceTable
 from boonta.nodes import metrics
 from boonta.nodes.rpc import keys
 from boonta.nodes.snapshots.store import numbers
@@ -26,7 +27,7 @@ from boonta.tests.helpers.runs import saved
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(2400)]
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = ROOT / "tests" / "helpers" / "tiny_program.py"
-ON_CPU = resources.Table("image", groups={"learner": resources.Group(volume="1Gi")})
+ON_CPU = ResourceTable("image", groups={"learner": Resources(volume="1Gi")})
 LIMIT_S = 240.0
 ALL = ("catch", "--learners", "2", "--replay-servers", "2", "--actors", "4", "--save-every-s", "5")
 
