@@ -13,9 +13,9 @@ from boonta.nodes.acting.local import acting_params, evaluated_policy, jit_polic
 from boonta.nodes.evaluating import Evaluating
 from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
-from boonta.nodes.metrics import standard_error
 from boonta.nodes.variables import open_params
 from boonta.nodes.watch.evaluation import MAX_MOVES, as_metrics
+from boonta.nodes.watch.means import standard_error
 
 
 class Arena(Evaluating):

@@ -10,10 +10,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.snapshots import files
 from boonta.nodes.watch import pulse
 from boonta.nodes.watch.reporter import Reporter
+from boonta.nodes.watch.stopwatch import Stopwatch
 
 T = TypeVar("T")
 END_REPORT_S = 5.0

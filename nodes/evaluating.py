@@ -14,10 +14,11 @@ from boonta.agents.base import Nest, Policy, Slots
 from boonta.envs.base import BatchedEnv, Episode
 from boonta.nodes.acting.local import Act, Acting, Play
 from boonta.nodes.base import Stopped
-from boonta.nodes.metrics import Stopwatch, mean
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.watch.calls import answered
 from boonta.nodes.watch.evaluation import By, Evaluation
+from boonta.nodes.watch.means import mean
+from boonta.nodes.watch.stopwatch import Stopwatch
 
 LOOK_S = 0.2  # Time between two looks at the program's counters.
 

@@ -11,9 +11,9 @@ from boonta.agents.base import Agent
 from boonta.envs.base import Env, mixed_seed
 from boonta.nodes.acting.local import Play, acting_params, evaluated_policy, jit_policy
 from boonta.nodes.evaluating import Evaluating, play_out
-from boonta.nodes.metrics import standard_error
 from boonta.nodes.variables import open_params
 from boonta.nodes.watch.evaluation import as_metrics
+from boonta.nodes.watch.means import standard_error
 
 
 class Evaluator(Evaluating):

@@ -21,8 +21,8 @@ from boonta.nodes.base import AWAY_S, Node, Stopped
 from boonta.nodes.hosts import coordination
 from boonta.nodes.hosts.agreement import LOST, HostReport, Merged, SeveralHosts, merge
 from boonta.nodes.hosts.coordination import Hosts
-from boonta.nodes.metrics import CONNECTING
 from boonta.nodes.watch.calls import in_thread, polled
+from boonta.nodes.watch.stopwatch import CONNECTING
 
 OTHERS = "the other learners"  # What a learner waits for, in the monitor's lines.
 PATIENCE_S = 1.0  # Time without data, for a learner that is asked to end, until it makes do with its last batch.

@@ -20,6 +20,7 @@ from boonta.deploy.resources import Resources, ResourceTable
 from boonta.nodes import metrics
 from boonta.nodes.rpc import keys
 from boonta.nodes.snapshots.store import numbers
+from boonta.nodes.watch.status import STATUS
 from boonta.tests.helpers import kept, namespaces, pods, slurm_cluster, ssh
 from boonta.tests.helpers.apart import free_ports
 from boonta.tests.helpers.runs import saved
@@ -100,7 +101,7 @@ def kill_a_learner(running: pods.Pods, workdir: pathlib.Path, index: int) -> Non
     assert down[0].checkpoint >= whole
     assert not running.run(lambda: updates_of(workdir, down[0].rows) > down[0].checkpoint), running.output()
     down[0].require_resumed(workdir)
-    nodes = json.loads((workdir / metrics.STATUS).read_text())["nodes"]
+    nodes = json.loads((workdir / STATUS).read_text())["nodes"]
     told = [warning for i in range(2) for warning in nodes[f"replay/{i}"]["warnings"]]
     assert not [warning for warning in told if "the tables" in warning]  # They are those of the checkpoint.
 
