@@ -31,13 +31,13 @@ from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Setup, c
 from boonta.nodes.fused.saver import StateSaver
 from boonta.nodes.hosts.agreement import Agreement, Decision
 from boonta.nodes.learning.profiling import Profile, Tracer
-from boonta.nodes.metrics import start_seconds
 from boonta.nodes.snapshots.store import KEEP, MEMBERS, Retention
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.watch.calls import polled
 from boonta.nodes.watch.evaluation import Evaluation
 from boonta.nodes.watch.reuse import reused
 from boonta.nodes.watch.stopping import StopRule
+from boonta.nodes.watch.stopwatch import start_seconds
 
 
 class Anakin(Node):

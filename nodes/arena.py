@@ -12,8 +12,8 @@ from boonta.envs.base import Env, Player
 from boonta.nodes.evaluating import Evaluating
 from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
-from boonta.nodes.metrics import standard_error
 from boonta.nodes.watch.evaluation import MAX_MOVES, as_metrics
+from boonta.nodes.watch.means import standard_error
 
 
 class Arena(Evaluating):

@@ -10,10 +10,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.snapshots import files
 from boonta.nodes.watch import pulse
-from boonta.nodes.watch.reporter import Reporter
+from boonta.nodes.watch.reporter import MonitorHandle, Reporter
+from boonta.nodes.watch.stopwatch import Stopwatch
 
 T = TypeVar("T")
 END_REPORT_S = 5.0
@@ -65,7 +65,7 @@ class Node:
     away_s: float | None = None
     limit_s = 300.0
 
-    def __init__(self, name: str, monitor: Any = None):
+    def __init__(self, name: str, monitor: MonitorHandle | None = None):
         self.name = name
         self.stopwatch = Stopwatch(name)
         self.monitor = monitor

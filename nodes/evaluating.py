@@ -14,11 +14,12 @@ from boonta.agents.base import Agent, Nest, Slots
 from boonta.envs.base import Env, Episode
 from boonta.nodes.acting.local import Acting, Play, acting_params, evaluated_policy, jit_policy
 from boonta.nodes.base import Stopped
-from boonta.nodes.metrics import Stopwatch, mean
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.variables import open_params
 from boonta.nodes.watch.calls import answered
 from boonta.nodes.watch.evaluation import By, Evaluation
+from boonta.nodes.watch.means import mean
+from boonta.nodes.watch.stopwatch import Stopwatch
 
 LOOK_S = 0.2  # Time between two looks at the program's counters.
 

@@ -11,8 +11,8 @@ from boonta.agents.base import Agent, Nest
 from boonta.envs.base import Env, mixed_seed
 from boonta.nodes.acting.local import Play
 from boonta.nodes.evaluating import Evaluating, play_out
-from boonta.nodes.metrics import standard_error
 from boonta.nodes.watch.evaluation import as_metrics
+from boonta.nodes.watch.means import standard_error
 
 
 class Evaluator(Evaluating):

@@ -22,12 +22,12 @@ from boonta.nodes.learning.profiling import Profile, Tracer
 from boonta.nodes.learning.publishing import open_publishing
 from boonta.nodes.learning.saving import Saver, Saving
 from boonta.nodes.learning.step import StepResult, allowed_lag, compile_step, priority_metrics, require_finite
-from boonta.nodes.metrics import CONNECTING, start_seconds
 from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.tables.contract import learned_from, sequence_counts
 from boonta.nodes.tables.freshness import in_turns, require_every_published
 from boonta.nodes.watch.reuse import reused
+from boonta.nodes.watch.stopwatch import CONNECTING, start_seconds
 
 PUBLISH_REPLAY_EVERY = 10  # Updates; what a replay table holds is older than that anyway.
 CHECK_S = 5.0  # Longest wait, before a save, for the newest update's loss.

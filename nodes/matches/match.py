@@ -16,7 +16,7 @@ from boonta.envs import base
 from boonta.nodes.acting.local import Act, Acting
 from boonta.nodes.base import Stopped
 from boonta.nodes.matches import elo
-from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.watch.stopwatch import Stopwatch
 
 # The number of random moves that start a game between two policies. Without them, two deterministic policies would play
 # the same two games over and over.

@@ -31,9 +31,8 @@ class _Saved:
     past: dict[str, _FiniteCounts]
     base: _FiniteCounts
     seconds: schema.Number
-    # Older files don't have these, and all lives in `over`.
-    admitted: dict[str, schema.Size] = dataclasses.field(default_factory=dict)
-    lives_over: dict[str, schema.Size] = dataclasses.field(default_factory=dict)
+    admitted: dict[str, schema.Size]
+    lives_over: dict[str, schema.Size]
 
 
 _SAVED = pydantic.TypeAdapter(_Saved)
@@ -188,7 +187,7 @@ def load(folder: pathlib.Path) -> Counters | None:
     counters.lives, counters.admitted = saved.lives, saved.admitted
     for name, life in saved.over:
         counters._over[name].append(life)
-    counters._lives_over.update(saved.lives_over or (name for name, _ in saved.over))
+    counters._lives_over.update(saved.lives_over)
     counters._past = saved.past
     counters._base = saved.base
     counters._seconds = saved.seconds

@@ -57,12 +57,12 @@ class Stream(Protocol):
         """Fetches ahead until so many sequences are here or on their way; those asked for before count."""
         ...
 
-    def take(self, most: int, timeout_s: float | None) -> Piece | None:
+    def take(self, most: int, timeout_s: float) -> Piece | None:
         """A piece of `most` sequences, of those asked for, or of fewer; None if there is none within `timeout_s`.
 
         Args:
           most: how many it may have.
-          timeout_s: how long to wait for the first; None: for ever.
+          timeout_s: how long to wait for the first.
         """
         ...
 

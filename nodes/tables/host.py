@@ -116,7 +116,7 @@ class HostTable:
     def ask(self, sequences: int) -> None:
         """Nothing: sequences are drawn when they are taken."""
 
-    def take(self, most: int, timeout_s: float | None) -> Piece | None:
+    def take(self, most: int, timeout_s: float) -> Piece | None:
         """As many of `most` sequences as the rate allows; None if it allows none within `timeout_s`."""
         with self.rows.changed:
             if not self.rows.changed.wait_for(lambda: self.ready(1), timeout_s):

@@ -79,7 +79,7 @@ class MixedDataset:
         self._turns: collections.deque[_TableSource] = collections.deque()
         self._since = 0.0
 
-    def next(self, timeout_s: float = math.inf) -> tuple[Batch, Drawn] | None:
+    def next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
         """The next batch, leaves [T, B, ...]; None if it isn't there within `timeout_s`: what has come waits for more.
 
         Raises:
@@ -138,8 +138,7 @@ class MixedDataset:
         """Takes what a table lacks, or that part of it which comes until `end`."""
         while source.lacks:
             self.waits_for = source.table.name
-            timeout_s = None if end == math.inf else max(0.0, end - time.monotonic())
-            piece = source.stream.take(source.lacks, timeout_s)
+            piece = source.stream.take(source.lacks, max(0.0, end - time.monotonic()))
             if piece is None:
                 return
             self._pieces.append((source.number, piece))

@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import LEARNERS, TABLES
+from boonta.nodes.watch.status import STATUS
 from boonta.programs.experiments import curves, evaluations, figures
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.page import escaped, html, number, table
@@ -72,7 +72,7 @@ def markdown(config: Config, folder: pathlib.Path, drawn: Mapping[str, Chart]) -
 def status_of(folder: pathlib.Path) -> dict[str, Any]:
     """What the monitor wrote last of a run's nodes; empty if it never has."""
     try:
-        return schema.parse(schema.read(folder / metrics.STATUS))
+        return schema.parse(schema.read(folder / STATUS))
     except (OSError, ValueError):
         return {}
 

@@ -20,7 +20,6 @@ import tyro
 from boonta.agents.base import Agent
 from boonta.agents.config import replaced, with_values
 from boonta.envs.jax.base import JaxEnv
-from boonta.nodes import metrics
 from boonta.nodes.acting.local import Play, evaluated_policy, jit_policy
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
@@ -31,6 +30,8 @@ from boonta.nodes.population import Population
 from boonta.nodes.snapshots.best import read_record
 from boonta.nodes.snapshots.store import MEMBERS, print_warning
 from boonta.nodes.watch.evaluation import MAX_STEPS
+from boonta.nodes.watch.means import standard_error
+from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.programs.experiments import evaluations
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.folders import folders_of
@@ -151,7 +152,7 @@ def _play(program: Program, folder: pathlib.Path, asked: Asked, policy: Any) -> 
     env = _in_jax(program)
     if env is None:
         batch = program.env(asked.episodes, asked.seed)
-        play = Play(batch, policy, jit_policy(policy), asked.seed, metrics.Stopwatch())
+        play = Play(batch, policy, jit_policy(policy), asked.seed, Stopwatch())
         return play_out(play, params, asked.max_steps)
 
     def one(params: Any, key: jax.Array) -> stage.Played:
@@ -216,7 +217,7 @@ def _in_jax(program: Program) -> JaxEnv | None:
 
 def _described(found: Evaluated) -> str:
     """An evaluation in one line."""
-    mean = with_error(statistics.fmean(found.returns), metrics.standard_error(found.returns))
+    mean = with_error(statistics.fmean(found.returns), standard_error(found.returns))
     who = f"member {found.member}, " if found.member is not None else ""
     how = "deterministic" if found.deterministic else "sampled"
     what = f"{who}{named(found.which)}, {found.updates:,} updates: {mean} over {found.episodes} episodes, {how}"

@@ -19,7 +19,7 @@ from boonta.envs.players import PerfectPlayer, RandomPlayer, UctPlayer
 from boonta.nodes.acting.local import jit_policy
 from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, MatchResult, play_match, player_side, policy_side, result
-from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.programs.experiments.evaluations import MATCHES
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput, Which, named

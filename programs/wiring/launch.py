@@ -10,8 +10,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
-from boonta.nodes import metrics
 from boonta.nodes.watch.ending import end_now
+from boonta.nodes.watch.stopwatch import CONNECTING, before_nodes
 from boonta.programs.wiring import capacity
 from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.command_line.arguments import (
@@ -108,7 +108,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         trackers.start(run)
         with trackers.kept():
             reachable = _settle_network(run, arguments)
-        with metrics.before_nodes(metrics.CONNECTING):
+        with before_nodes(CONNECTING):
             run.hosts.join(built_from(function, run, settings), run.workdir)
         program = function(run=run, **settings)
         start = prepare(program)

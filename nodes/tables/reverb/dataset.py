@@ -134,8 +134,8 @@ class ReverbDataset:
         try:
             while True:
                 self._space.acquire()
-                found = self._mixed.next()
-                assert found is not None  # It waits without end.
+                while (found := self._mixed.next(1.0)) is None:
+                    pass  # It waits without end; closed streams raise.
                 self._batches.put(found)
         except BaseException as error:  # It is handed to whoever asks for the next batch.
             self._error = error

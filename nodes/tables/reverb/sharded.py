@@ -111,13 +111,13 @@ class ShardedStream:
         self._wanted = max(self._wanted, sequences)
         self._spread()
 
-    def take(self, most: int, timeout_s: float | None) -> Piece | None:
+    def take(self, most: int, timeout_s: float) -> Piece | None:
         """The next piece, of the shard that has given the fewest sequences and has one.
 
         Raises:
           RuntimeError: reading has failed from all shards.
         """
-        end = math.inf if timeout_s is None else self._clock() + timeout_s
+        end = self._clock() + timeout_s
         while True:
             self._arrived.clear()
             self._reopen()
@@ -127,7 +127,7 @@ class ShardedStream:
             wait_s = min(end, look_again) - self._clock()
             if self._clock() >= end:
                 return None
-            self._arrived.wait(None if wait_s == math.inf else max(0.0, wait_s))
+            self._arrived.wait(max(0.0, wait_s))
 
     def ready(self, sequences: int) -> bool:
         return sum(map(self._has, self._sources)) >= sequences

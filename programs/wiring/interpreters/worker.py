@@ -16,10 +16,10 @@ from launchpad.launch import worker_manager
 from launchpad.nodes import base
 
 from boonta.nodes.base import Node
-from boonta.nodes.metrics import process_age
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.server import Server
 from boonta.nodes.tables.reverb.store import connect, joined
+from boonta.nodes.watch.stopwatch import process_age
 from boonta.programs.wiring.machine import memory
 from boonta.programs.wiring.supervision import dependent, stacks
 
