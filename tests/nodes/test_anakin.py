@@ -24,7 +24,6 @@ from boonta.envs.jax.catch import Catch
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.evaluator import Evaluator
-from boonta.nodes.fused.dispatch import Pending
 from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.snapshots.store import BEST, numbers
@@ -167,29 +166,6 @@ def test_the_next_dispatch_is_enqueued_before_the_last_is_collected(tmp_path, mo
     for _ in range(3):
         anakin.step()
     assert order == ["dispatched", "dispatched", "collected", "dispatched", "collected"]
-
-
-@pytest.mark.parametrize("every", [2, 3])
-def test_a_due_checkpoint_is_saved_once_whichever_dispatch_it_is_due_on(tmp_path, monkeypatch, every):
-    """A step collects two dispatches where the second one ends with an evaluation."""
-    anakin = node(tmp_path, 10_000, evaluation=Evaluation(4, every_updates=1_000))
-    anakin.start()
-    due_at, dispatched, saved_after = (1, 6, 11, 16, 21, 26), [], []
-    dispatch, begin = anakin._dispatch, anakin._saver.begin
-
-    def counted(rounds: int) -> Pending:
-        dispatched.append(rounds)
-        monkeypatch.setattr(anakin, "_save_every_s", -1.0 if len(dispatched) in due_at else 1e9)
-        return dispatch(rounds)
-
-    monkeypatch.setattr(anakin, "_dispatch", counted)
-    monkeypatch.setattr(anakin._lengths, "rounds", lambda *given: 1)
-    monkeypatch.setattr(anakin._lengths, "evaluates", lambda *given: len(dispatched) % every == 0)
-    monkeypatch.setattr(anakin._saver, "begin", lambda *given: (saved_after.append(len(dispatched)), begin(*given)))
-    while len(dispatched) < 30:
-        anakin.step()
-    assert all(after in (due, due + 1) for due, after in zip(due_at, saved_after, strict=True))
-    anakin.close()
 
 
 def test_a_device_that_hangs_does_not_keep_the_node_from_its_end(tmp_path, monkeypatch):
