@@ -98,7 +98,7 @@ def confined(task: Task) -> dict[str, str]:
     They keep whatever it listens on to the loopback device, but for the tunnel's exit, whose socket is made here.
 
     Raises:
-      OSError: the port is taken, or this machine has no compiler for the library that does it.
+      OSError: the port is taken, or this machine can't compile or load the library that does it.
     """
     if not keeps_tables(task.name) or EXIT in os.environ:
         return {}
@@ -106,14 +106,13 @@ def confined(task: Task) -> dict[str, str]:
         library = network.library()
     except (OSError, subprocess.SubprocessError) as error:
         raise OSError(
-            f"the replay server can't be kept to the loopback device: {error}. Install a C compiler on its host, or "
-            "let whoever reaches that host use the tables, without --tunnel"
+            f"the replay server can't be kept to the loopback device: {error}. Mend that on its host, or let "
+            "whoever reaches that host use the tables, without --tunnel"
         ) from error
     (port,) = task.ports
     try:
         listening = wire.listen(f":{port}")
     except OSError as error:
         raise OSError(f"port {port} for {task.name} is in use here; choose another --base-port") from error
-    preloaded = " ".join(filter(None, (str(library), os.environ.get("LD_PRELOAD"))))
     os.set_inheritable(listening.fileno(), True)
-    return {EXIT: str(listening.detach()), "LD_PRELOAD": preloaded}
+    return {EXIT: str(listening.detach()), network.PRELOAD: network.preloaded(library)}
