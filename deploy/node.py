@@ -107,7 +107,7 @@ def main(arguments: list[str]) -> int:
     folder, monitors = pathlib.Path(built.run.workdir), task.label == "monitor"
     kept = compiled.kept_in(folder, claimed=monitors)
     shown = servers.shown(folder) if monitors else contextlib.nullcontext()
-    with trackers, kept, shown, contextlib.closing(route) if route else contextlib.nullcontext():
+    with trackers, kept, shown:
         try:
             # On one machine, nodes are copies of the launcher's, and the monitor knows no description of them.
             return core.run(launchable, task, tasks, "" if servers.local else made_of, place.reach_s, route)

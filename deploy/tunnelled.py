@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from boonta.deploy.core import Task
 from boonta.nodes.rpc import tunnel, wire
+from boonta.nodes.watch import ending
 from boonta.programs.wiring.machine import network
 
 EXIT = "BOONTA_EXIT"  # Set in a replay server's process: the descriptor of the socket where its tunnel's exit listens.
@@ -77,6 +78,7 @@ class Route:
         """Opens the entrance of a replay server's tunnel; returns its address."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="boonta-")
+            ending.at_end.append(self.close)  # The process may end at any time from here on, by a signal or a refusal.
         entrance = pathlib.Path(self._folder.name) / name.replace("/", "-")
         tunnel.open_entrance(entrance, address, self._key)
         self._exits[f"{wire.UNIX}{entrance}"] = address
