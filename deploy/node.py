@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import sys
+from collections.abc import Mapping
 
 import tyro
 
@@ -84,8 +85,7 @@ def main(arguments: list[str]) -> int:
             _enter(environment, arguments)  # Flags can change the variables, too.
         servers = _servers(place, tasks)
         if place.tunnel and (variables := tunnelled.confined(task)):
-            os.environ.update(variables)
-            _enter(environment, arguments)
+            _enter(environment, arguments, variables)
         key = None if servers.local else _key(place.key, built.run)
         interrupts.end_with_input()
         if tunnelled.keeps_tables(task.name) and (tight := capacity.check(built.program, apart=True)):
@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
         faults.tell(error)
         return 2
     shown = servers.shown(folder) if monitors else compiled.kept_in(folder, claimed=False)
-    with kept, trackers, shown, contextlib.closing(route) if route else contextlib.nullcontext():
+    with kept, trackers, shown:
         try:
             # On one machine, nodes are copies of the launcher's, and the monitor knows no description of them.
             code = core.run(launchable, task, tasks, "" if servers.local else made_of, place.reach_s, route)
@@ -149,11 +149,11 @@ def _key(given: str, run: Run) -> str:
     return given
 
 
-def _enter(environment: dict[str, str], arguments: list[str]) -> None:
-    """Restarts this process with its node's environment variables: libraries read them when they load."""
+def _enter(environment: dict[str, str], arguments: list[str], own: Mapping[str, str] | None = None) -> None:
+    """Restarts this process with its group's environment variables, and its own: libraries read them when they load."""
     for name in json.loads(os.environ.get(core.ENTERED, "{}")):
         os.environ.pop(name, None)  # Those of its role, which may not be its own.
-    os.environ.update({**environment, core.ENTERED: core.entered(environment), "PYTHONUNBUFFERED": "1"})
+    os.environ.update({**environment, **(own or {}), core.ENTERED: core.entered(environment), "PYTHONUNBUFFERED": "1"})
     os.execv(sys.executable, [sys.executable, "-m", "boonta.deploy.node", *arguments])
 
 

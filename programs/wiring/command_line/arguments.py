@@ -27,7 +27,7 @@ from boonta.programs.wiring.pace import Pace
 from boonta.programs.wiring.picture import picture_of
 from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run
-from boonta.programs.wiring.run_folder.config_file import Origin, agent_of
+from boonta.programs.wiring.run_folder.config_file import Origin, agent_of, without_secrets
 from boonta.programs.wiring.run_folder.naming import folder_name
 from boonta.programs.wiring.run_folder.provenance import from_root, provenance_of
 from boonta.programs.wiring.shipped import FOLDER
@@ -238,7 +238,8 @@ def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, progra
     named = words[0] if words and not words[0].startswith("-") else ""
     module = environments.module_of(program.env, named)
     provenance = provenance_of(file, env, seeds_of(program), network, module)
-    return Origin(str(from_root(file)), function.__name__, tuple(words), provenance, picture_of(program), program.inner)
+    made = provenance, picture_of(program), program.inner
+    return Origin(str(from_root(file)), function.__name__, tuple(without_secrets(words)), *made)
 
 
 def load(file: pathlib.Path) -> ModuleType:

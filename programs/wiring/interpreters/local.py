@@ -108,7 +108,7 @@ def with_common(environment: dict[str, dict[str, str]]) -> dict[str, dict[str, s
     """Adds to the environment variables of each node what is the same for all."""
     usual = os.environ.get("PYTHONPATH", "")
     return {
-        name: {**variables, "PYTHONPATH": import_path(variables.get("PYTHONPATH", usual))}
+        name: {**variables, **network.kept(variables), "PYTHONPATH": import_path(variables.get("PYTHONPATH", usual))}
         for name, variables in environment.items()
     }
 
