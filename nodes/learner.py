@@ -13,6 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, Batch
 from boonta.agents.metrics import expanded
+from boonta.agents.tables import sequence_counts
 from boonta.envs.base import EnvSpec
 from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.hosts.agreement import Agreement
@@ -24,7 +25,7 @@ from boonta.nodes.learning.saving import Saver, Saving
 from boonta.nodes.learning.step import StepResult, allowed_lag, compile_step, priority_metrics, require_finite
 from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.tables.base import Drawn
-from boonta.nodes.tables.contract import learned_from, sequence_counts
+from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.tables.freshness import in_turns, require_every_published
 from boonta.nodes.watch.reuse import reused
 from boonta.nodes.watch.stopwatch import CONNECTING, start_seconds

@@ -14,6 +14,7 @@ import numpy as np
 import tree
 
 from boonta.agents.base import Batch, Steps, Table
+from boonta.agents.tables import sequence_counts
 from boonta.nodes.hosts.arrays import place
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Drawn, Piece, Stream
@@ -69,7 +70,7 @@ class MixedDataset:
         patience_s: float = PATIENCE_S,
         start_patience_s: float = START_PATIENCE_S,
     ):
-        counts = contract.sequence_counts(tables)
+        counts = sequence_counts(tables)
         self._sources = [_TableSource(*each) for each in zip(range(len(tables)), tables, counts, streams)]
         self._sharding = sharding
         self._patience_s, self._start_patience_s = patience_s, start_patience_s
