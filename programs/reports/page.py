@@ -8,6 +8,7 @@ import os
 import pathlib
 import statistics
 import tempfile
+import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -58,7 +59,7 @@ def markdown(config: Config, folder: pathlib.Path, drawn: Mapping[str, Chart]) -
     newest = rows[-1] if rows else {}
     parts += [_reached(newest), "## Health", _health(newest, folder)]
     for name, chart in drawn.items():
-        parts += [f"## {chart.caption}", f"![{chart.caption}]({name}.svg)"]
+        parts += [f"## {chart.caption}", f"![{chart.caption}]({urllib.parse.quote(name)}.svg)"]
     if config.picture.groups:
         parts += ["## Who works for whom", f"![The program]({PROGRAM})"]
     parts += _media(folder)
@@ -116,7 +117,8 @@ def _media(folder: pathlib.Path) -> list[str]:
     paths = media(folder)
     parts = ["## Pictures and films"] if paths else []
     for path in paths[:MOST_MEDIA]:
-        parts += [f"### {escaped(str(path))}", f"![{escaped(str(path))}](<{path}>)"]
+        address = urllib.parse.quote(str(path))  # A name may have characters that mean something in an address.
+        parts += [f"### {escaped(str(path))}", f"![{escaped(str(path))}]({address})"]
     return parts
 
 

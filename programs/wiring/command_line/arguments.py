@@ -20,6 +20,7 @@ from boonta.agents.config import leaves
 from boonta.envs.base import Env
 from boonta.programs.wiring import environments
 from boonta.programs.wiring.command_line import help
+from boonta.programs.wiring.command_line.booleans import spelled_out
 from boonta.programs.wiring.command_line.integers import INTEGERS
 from boonta.programs.wiring.construction import seeds_of
 from boonta.programs.wiring.evaluation import Evaluation
@@ -77,7 +78,8 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
     collect.__doc__ = _description(function, env)
     usage = pathlib.Path(inspect.getfile(function)).name + (" [ENV]" if env is not None else "")
     try:
-        words = [help.HELP[0] if word == help.ALL else word for word in given]
+        hints_by_flag = {"" if each.name == "run" else each.name: each.annotation for each in shown}
+        words = [help.HELP[0] if word == help.ALL else word for word in spelled_out(given, hints_by_flag)]
         settings = tyro.cli(collect, prog=usage, args=words, registry=INTEGERS)
     finally:
         if help.asked(given):  # Tyro has shown its page, and exits.
