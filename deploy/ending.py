@@ -73,6 +73,8 @@ class Ending:
         caught = self._signal if self._instance.leaving or not self.error else 0
         failure = "" if caught else "; ".join(filter(None, (self._failure(), self.error)))
         if isinstance(self._instance, Monitor):
+            if caught and (known := self._failure()):
+                LOG.warning("the program was ending by a failure: %s", known)
             code = conclude({**self._instance.status(), "done": not caught}, failure, caught)
         else:
             code = 128 + caught if caught else 1 if failure else 0

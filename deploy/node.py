@@ -99,13 +99,15 @@ def main(arguments: list[str]) -> int:
                 print(f"network: {tunnelled.reach(place.tunnel)}", flush=True)
             trackers.start(built.run)
             begun = kept.enter_context(_opened(built, flags))
-            print(f"run folder {folder}, {made_of}", flush=True)
     except (BadInput, ValueError, OSError, ImportError) as error:
         trackers.end()
         faults.tell(error)
         return 2
     shown = servers.shown(folder) if monitors else compiled.kept_in(folder, claimed=False)
     with kept, trackers, shown:
+        if monitors:
+            with journal.outliving_terminal():
+                print(f"run folder {folder}, {made_of}", flush=True)
         try:
             # On one machine, nodes are copies of the launcher's, and the monitor knows no description of them.
             code = core.run(launchable, task, tasks, "" if servers.local else made_of, place.reach_s, route)

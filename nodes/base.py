@@ -75,6 +75,7 @@ class Node:
         self.launched_at = time.monotonic()
         self.snapshot_request = (0, 0)
         self.program_counts: dict[str, float] = {}  # The whole program's, as of the last heartbeat.
+        self.left_out = 0.0  # Sequences that learners found too old, and actors replace, as of the last heartbeat.
         self.evaluation: dict[str, float] = {}  # The program's last evaluation, as of the last heartbeat.
         self.meanwhile: Callable[[], None] = lambda: None
         self.launcher: Callable[[], threading.Event] = threading.Event
@@ -259,6 +260,7 @@ class Node:
             reply = self.monitor.beat(report)
             self._reporter.arrived(report)
             self.program_counts = dict(reply["counts"])
+            self.left_out = reply.get("left_out", self.program_counts.get("stale_sequences", 0.0))
             self.evaluation = dict(reply["evaluation"])
             self.ending = bool(reply["ending"])
             self.failure = reply["failure"]

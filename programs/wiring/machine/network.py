@@ -195,8 +195,11 @@ def _compile(file: pathlib.Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = file.with_name(f"{file.name}.{os.uname().nodename}.{os.getpid()}")  # Machines may share the folder.
     command = [compiler, "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", str(fresh), "-ldl"]
-    subprocess.run(command, input=SOURCE.encode(), check=True, capture_output=True, timeout=COMPILE_S)
-    fresh.replace(file)
+    try:
+        subprocess.run(command, input=SOURCE.encode(), check=True, capture_output=True, timeout=COMPILE_S)
+        fresh.replace(file)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def _fault(file: pathlib.Path) -> str:

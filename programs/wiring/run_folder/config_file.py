@@ -26,7 +26,7 @@ PROCESS_ENV = "--process-env"
 # The variables of `PROCESS_ENV` whose values are recorded: they decide what a run computes, and how fast. Of others the
 # names alone are: a value may be a secret, which trackers would get, and a digest of a short one can be guessed.
 NO_SECRETS = [*VARIABLES, "OMP_NUM_THREADS", "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_MEM_FRACTION"]
-NO_SECRETS += ["XLA_PYTHON_CLIENT_PREALLOCATE"]
+NO_SECRETS += ["XLA_PYTHON_CLIENT_PREALLOCATE", "MUJOCO_GL", "PYOPENGL_PLATFORM", "LD_PRELOAD", "PYTHONPATH"]
 
 
 @dataclasses.dataclass(frozen=True)

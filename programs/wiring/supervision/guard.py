@@ -10,13 +10,13 @@ import signal
 import sys
 import time
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 from boonta.nodes.watch.stopping import COLLAPSED_CODE
 from boonta.programs.wiring.machine import accelerators, memory
 from boonta.programs.wiring.run_folder.journal import outliving_terminal
 from boonta.programs.wiring.supervision import dependent, interrupts
-from boonta.programs.wiring.supervision.output import has_room
+from boonta.programs.wiring.supervision.output import REST_S, has_room
 from boonta.programs.wiring.supervision.restarts import History, Restarts, how_ended
 
 SILENT_S = 20.0  # Time without a report after which the process counts as hung, once it has worked.
@@ -99,7 +99,7 @@ class _Guard:
         self.own_pid = os.getpid()
         self._child = 0
         self._signal = 0
-        self._unprinted: list[str] = []  # Lines for which the terminal has had no room.
+        self._unprinted: list[tuple[TextIO, str]] = []  # Lines for which the terminal has had no room.
         interrupts.handle(self._forward)
 
     def start(self) -> tuple[int, int]:
@@ -148,10 +148,11 @@ class _Guard:
         decision = self._history.die(time.monotonic(), cause, raised)
         if decision.failure:
             if not raised or len(self._history.deaths) > 1:
-                with outliving_terminal():
-                    print(f"error: {decision.failure}", file=sys.stderr, flush=True)
+                self._unprinted.append((sys.stderr, f"error: {decision.failure}"))
             return max(code, 1)
-        self._unprinted.append(f"warning: {self._name} {cause}; it starts again in {decision.delay_s:g} s")
+        self._unprinted.append(
+            (sys.stdout, f"warning: {self._name} {cause}; it starts again in {decision.delay_s:g} s")
+        )
         self._print_if_room()
         assert self._history.due is not None
         while time.monotonic() < self._history.due and not self._signal:
@@ -164,17 +165,18 @@ class _Guard:
 
     def _print_if_room(self) -> None:
         """Prints what waits to be printed, unless nobody reads it now: neither a start nor a signal is to wait."""
-        while self._unprinted and has_room(sys.stdout):
-            self._print_first()
+        while self._unprinted and has_room(self._unprinted[0][0]):
+            stream, line = self._unprinted.pop(0)
+            with outliving_terminal():
+                print(line, file=stream, flush=True)
 
     def print_rest(self) -> None:
-        """Prints what still waits to be printed, however long it takes."""
-        while self._unprinted:
-            self._print_first()
-
-    def _print_first(self) -> None:
-        with outliving_terminal():
-            print(self._unprinted.pop(0), flush=True)
+        """Prints what still waits to be printed, unless nobody reads it in time."""
+        end = time.monotonic() + REST_S
+        self._print_if_room()
+        while self._unprinted and time.monotonic() < end:
+            time.sleep(POLL_S)
+            self._print_if_room()
 
     def _follow(self, reports: Any) -> tuple[str, str, int]:
         """Reads what the child reports until it has ended; returns why it failed, how it hung, and its exit code."""

@@ -81,14 +81,16 @@ class _Writer:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._waiting: collections.deque[tuple[int, bytes]] = collections.deque()
+        self._size = 0  # Bytes that wait.
         self._writing = self._over = False
         threading.Thread(target=self._write_all, name="output", daemon=True).start()
 
     def put(self, descriptor: int, content: bytes) -> None:
         with self._changed:
             self._waiting.append((descriptor, content))
-            while len(self._waiting) > 1 and sum(len(each) for _, each in self._waiting) > MOST:
-                self._waiting.popleft()
+            self._size += len(content)
+            while len(self._waiting) > 1 and self._size > MOST:
+                self._size -= len(self._waiting.popleft()[1])
             self._changed.notify_all()
 
     def finish(self) -> None:
@@ -110,7 +112,18 @@ class _Writer:
                         return
                     self._changed.wait()
                 descriptor, content = self._waiting.popleft()
+                while self._waiting and self._waiting[0][0] == descriptor:
+                    content += self._waiting.popleft()[1]
+                self._size -= len(content)
                 self._writing = True
             with outliving_terminal():
-                while content:
-                    content = content[os.write(descriptor, content) :]
+                _write(descriptor, content)
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    """Writes all of it, also where another process has made the descriptor one that doesn't block."""
+    while content:
+        try:
+            content = content[os.write(descriptor, content) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])

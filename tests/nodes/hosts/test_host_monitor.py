@@ -87,7 +87,9 @@ def test_what_is_left_out_or_renewed_is_added_up_and_actors_replace_what_their_o
     assert one.totals()["stale_sequences"] == 16.0 and one.totals()["reanalyzed_steps"] == 7.0
     slots_of_both, own_slots = 8, 4
     answer = beat(one, stale_sequences=6.0, reanalyzed_steps=3.0)
-    assert answer["counts"]["stale_sequences"] / slots_of_both == 6.0 / own_slots
+    assert answer["left_out"] / slots_of_both == 6.0 / own_slots
+    assert answer["counts"]["stale_sequences"] == 16.0  # The learner saves these.
+    assert "reanalyzed_sequences" not in answer["counts"]  # Nobody counts them here.
 
 
 def test_a_rule_that_hosts_fulfil_together_ends_all_of_them(tmp_path):
