@@ -68,6 +68,8 @@ def test_they_become_numbers_of_32_bits():
     conformance.check(Gymnasium(Place), steps=20)
     unsigned = spaces.Box(0, np.iinfo(np.uint64).max, (1,), np.uint64)
     assert to_spec(unsigned, "ticks") == specs.BoundedArray((1,), np.uint32, 0, 2**32 - 1, "ticks")
+    of_gym = spaces.Box(-MOST + 1, MOST - 2, (1,), np.int64)  # Its infinities are 2 within the limits.
+    assert to_spec(of_gym, "free") == specs.BoundedArray((1,), np.int32, least, most, "free")
     assert to_spec(spaces.Box(0, 9, (1,), np.uint16), "few") == specs.BoundedArray((1,), np.uint16, 0, 9, "few")
 
 
