@@ -81,7 +81,7 @@ class _Writer:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._waiting: collections.deque[tuple[int, bytes]] = collections.deque()
-        self._size = 0  # Bytes that wait.
+        self._size = 0  # Bytes that wait, or are being written.
         self._writing = self._over = False
         threading.Thread(target=self._write_all, name="output", daemon=True).start()
 
@@ -103,8 +103,10 @@ class _Writer:
                 self._changed.wait(left)
 
     def _write_all(self) -> None:
+        content = b""
         while True:
             with self._changed:
+                self._size -= len(content)
                 self._writing = False
                 self._changed.notify_all()
                 while not self._waiting:
@@ -114,7 +116,6 @@ class _Writer:
                 descriptor, content = self._waiting.popleft()
                 while self._waiting and self._waiting[0][0] == descriptor:
                     content += self._waiting.popleft()[1]
-                self._size -= len(content)
                 self._writing = True
             with outliving_terminal():
                 _write(descriptor, content)

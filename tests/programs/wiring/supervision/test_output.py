@@ -10,23 +10,22 @@ import sys
 import threading
 from collections.abc import Iterator
 
-import pytest
-
 from boonta.programs.wiring.supervision import output, supervise
 from boonta.programs.wiring.supervision.interrupts import Signals
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.workers import Monitor, Worker
 
 
-@pytest.fixture
-def reader(monkeypatch) -> Iterator[int]:
-    """The end for reading of the pipe that both standard streams go to."""
+@contextlib.contextmanager
+def pipe() -> Iterator[int]:
+    """The end for reading of a pipe that both standard streams go to meanwhile; pytest would undo a fixture's."""
     reading, writing = os.pipe()
-    with open(writing, "w") as stream:
-        monkeypatch.setattr(sys, "stdout", stream)
-        monkeypatch.setattr(sys, "stderr", stream)
-        yield reading
-        os.close(reading)  # Where a test has failed, this ends a write that would never end.
+    with open(writing, "w", encoding="utf-8") as stream:
+        try:
+            with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+                yield reading
+        finally:
+            os.close(reading)  # Where a test has failed, this ends a write that would never end.
 
 
 def fill(descriptor: int) -> int:
@@ -54,30 +53,32 @@ def in_time(work) -> None:
     assert done.wait(DEADLINE_S)
 
 
-def test_what_is_printed_comes_in_order(reader):
-    with output.unblocked():
+def test_what_is_printed_comes_in_order():
+    with pipe() as reader, output.unblocked():
         for number in range(3):
             print(number, end=" ")
             print("é", file=sys.stderr)
-    assert read(reader, 15).decode() == "0 é\n1 é\n2 é\n"
+        assert read(reader, 15).decode() == "0 é\n1 é\n2 é\n"
 
 
-def test_who_prints_goes_on_while_nobody_reads_and_the_newest_lines_are_kept(reader, monkeypatch):
+def test_who_prints_goes_on_while_nobody_reads_and_the_newest_lines_are_kept(monkeypatch):
     monkeypatch.setattr(output, "REST_S", 0.0)
-    size = fill(sys.stdout.fileno())
-    assert not output.has_room(sys.stdout)
 
     def work() -> None:
         with output.unblocked():
             for number in range(100):
                 print(f"{number:04d}" * 1000)
 
-    in_time(work)
-    read(reader, size)
     rest = b""
-    while not rest.endswith(b"0099\n"):
-        rest += os.read(reader, 1 << 16)
-    assert len(rest) <= output.MOST + 4001 and output.has_room(sys.stdout)
+    with pipe() as reader:
+        size = fill(sys.stdout.fileno())
+        assert not output.has_room(sys.stdout)
+        in_time(work)
+        read(reader, size)
+        while not rest.endswith(b"0099\n"):
+            rest += os.read(reader, 1 << 16)
+        assert output.has_room(sys.stdout)
+    assert len(rest) <= output.MOST + 4001
 
 
 def test_a_stream_that_is_no_file_stays_as_it_is(capsys):
@@ -86,10 +87,11 @@ def test_a_stream_that_is_no_file_stays_as_it_is(capsys):
         assert capsys.readouterr().out == "here\n"
 
 
-def test_a_terminal_that_is_gone_ends_nothing(reader):
-    """As journal.outliving_terminal has it; what is printed then goes nowhere."""
-    code = "import os, sys\nfrom boonta.programs.wiring.supervision import output\n"
-    code += "with output.unblocked():\n    print('a')\n    print('b')\nos.write(2, b'c')\nsys.exit(7)"
+def test_a_reader_that_is_gone_ends_nothing():
+    code = (
+        "import sys\nfrom boonta.programs.wiring.supervision import output\n"
+        "with output.unblocked():\n    print('a')\n    print('b')\nsys.exit(7)"
+    )
     closed, writing = os.pipe()
     os.close(closed)
     try:
@@ -98,15 +100,15 @@ def test_a_terminal_that_is_gone_ends_nothing(reader):
         os.close(writing)
 
 
-def test_a_signal_ends_a_program_whose_output_nobody_reads(reader, monkeypatch):
+def test_a_signal_ends_a_program_whose_output_nobody_reads(monkeypatch):
     monkeypatch.setattr(supervise, "POLL_S", 0.0)
     monkeypatch.setattr(output, "REST_S", 0.0)
-    size = fill(sys.stdout.fileno())
-    signals = Signals()
+    signals, codes = Signals(), []
     signals.number = signal.SIGTERM
-    codes = []
     workers = [Worker("monitor", polls=3), Worker("learner", polls=2)]
-    in_time(lambda: codes.append(supervise.stay(workers, Monitor(learner="gone"), signals)))
-    assert codes == [128 + signal.SIGTERM]
-    read(reader, size)
-    assert read(reader, 17) == b"ended by SIGTERM\n"  # The thread that writes is done by then.
+    with pipe() as reader:
+        size = fill(sys.stdout.fileno())
+        in_time(lambda: codes.append(supervise.stay(workers, Monitor(learner="gone"), signals)))
+        assert codes == [128 + signal.SIGTERM]
+        read(reader, size)
+        assert read(reader, 17) == b"ended by SIGTERM\n"  # The thread that writes is done by then.
