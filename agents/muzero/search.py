@@ -21,7 +21,7 @@ import mctx
 
 from boonta.agents.base import Nest
 from boonta.agents.exploration import randomise
-from boonta.agents.heads import expectation, make_support
+from boonta.agents.heads import expectation, make_support, mask_illegal
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.groups import SelfPlay
 from boonta.agents.muzero.networks import Model
@@ -247,10 +247,9 @@ def add_noise(
       alpha: parameter of the noise.
       share: the noise's share of the result, [B, 1] or [].
     """
-    lowest = jnp.finfo(logits.dtype).min
 
     def over_valid(x: jax.Array) -> jax.Array:
-        return jax.nn.softmax(jnp.where(invalid, lowest, x), axis=-1)
+        return jax.nn.softmax(mask_illegal(x, ~invalid), axis=-1)
 
     # Gamma variates over their sum are Dirichlet's. In logarithms, since all of them may be too small for a float.
     noise = over_valid(jax.random.loggamma(key, alpha, logits.shape, logits.dtype))

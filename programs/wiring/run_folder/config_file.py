@@ -23,10 +23,20 @@ from boonta.programs.wiring.run_folder.unlearned import unlearned
 MAIN = "__main__"  # The module of a program that was started by its file.
 MOST_SHOWN = 6  # Changed settings that a message lists.
 PROCESS_ENV = "--process-env"
-# The variables of `PROCESS_ENV` whose values are recorded: they decide what a run computes, and how fast. Of others the
-# names alone are: a value may be a secret, which trackers would get, and a digest of a short one can be guessed.
-NO_SECRETS = [*VARIABLES, "OMP_NUM_THREADS", "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_MEM_FRACTION"]
-NO_SECRETS += ["XLA_PYTHON_CLIENT_PREALLOCATE", "MUJOCO_GL", "PYOPENGL_PLATFORM", "LD_PRELOAD", "PYTHONPATH"]
+# The variables of `PROCESS_ENV` whose values are recorded: they choose devices, threads, memory, renderers and
+# libraries. Of others the names alone are: a value may be a secret, which trackers would get, and a digest of a short
+# one can be guessed.
+NO_SECRETS = (
+    *VARIABLES,
+    "LD_PRELOAD",
+    "MUJOCO_GL",
+    "OMP_NUM_THREADS",
+    "PYOPENGL_PLATFORM",
+    "PYTHONPATH",
+    "XLA_PYTHON_CLIENT_ALLOCATOR",
+    "XLA_PYTHON_CLIENT_MEM_FRACTION",
+    "XLA_PYTHON_CLIENT_PREALLOCATE",
+)
 
 
 @dataclasses.dataclass(frozen=True)
