@@ -20,6 +20,7 @@ from boonta.deploy.ending import Ending
 from boonta.nodes import metrics
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.rpc.wire import UNIX, host_and_port, require_free
+from boonta.nodes.watch.program_end import SAVING_S
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.several import meeting
@@ -34,6 +35,8 @@ BASE_PORT = 20_000  # Linux assigns higher ports to clients.
 REACH_S = 900.0  # Hosts may still have to start, and to pull images.
 # With many hosts nodes come and go, and a platform supervises them, so the monitor waits this long for heartbeats.
 PATIENCE = {"start_s": REACH_S, "lost_s": 180.0, "supervised": False}
+# Where one node has ended without which the program doesn't go on, the others get this long to save and to end.
+END_S = SAVING_S + 60.0
 # Roles of nodes that hold no state that others need: the program goes on while they are away, and they may come back.
 DISPENSABLE = ("actor", "reanalyzer", "evaluator")
 # Set in a process that has its group's environment variables; its value identifies them, see `entered`.

@@ -54,7 +54,7 @@ def test_every_program_can_be_deployed(program, tmp_path):
     manifest, _ = jobset.render(jobset.prepare(program, flags, resources.Table("image")))
     assert schemas.problems(manifest) == []
     assert "#SBATCH" in slurm.render(slurm.Job(program), [*flags, "--workdir", "/x"])
-    assert tpu_vm.commands(tpu_vm.Machines(program, "a"), flags)
+    assert tpu_vm.prepare(tpu_vm.Machines(program, "a"), flags).commands
 
 
 MUTATIONS = {
