@@ -69,6 +69,11 @@ class Task:
         """Whether the program goes on without the node."""
         return self.role in DISPENSABLE
 
+    @property
+    def decides(self) -> bool:
+        """Whether the node's end is the program's, also where a platform starts it again."""
+        return self.role == "learner"
+
 
 def plan(program: Program, base_port: int = BASE_PORT) -> tuple[Task, ...]:
     """The program's tasks, in the same order and with the same ports on every host.
@@ -174,7 +179,13 @@ def bind(
 
 
 def run(
-    launchable: Launchable, task: Task, tasks: Sequence[Task], build: str, reach_s: float, route: Route | None
+    launchable: Launchable,
+    task: Task,
+    tasks: Sequence[Task],
+    build: str,
+    reach_s: float,
+    route: Route | None,
+    starts_again: bool = False,
 ) -> int:
     """Runs one node of a bound program in this process and thread, until the program or this process is to end.
 
@@ -185,6 +196,7 @@ def run(
       build: a description of what the program was built from; the monitor refuses nodes with another one.
       reach_s: how long to wait for the servers that the node calls.
       route: this process's way to the tables, if it leads through a tunnel.
+      starts_again: whether the platform starts each node again that ends.
 
     Returns:
       The exit code: 0 after the program's work, 1 after a failure, here or elsewhere, 143 if SIGTERM came first.
@@ -203,14 +215,18 @@ def run(
     lone = alone.lone(launchable, task.name)
     instance = lone.node
     instance.build, instance.joined = build, task.joined
-    ending = Ending(task, instance, lone.stop)
+    if starts_again:
+        instance.monitor_away_s = REACH_S  # Its next host may have to start, and to pull images.
+    ending = Ending(task, instance, lone.stop, starts_again and not task.decides)
     # Launchpad's own handlers would kill the process after 10 s, and leave Ctrl-C to a launcher.
     interrupts.handle(ending.on_signal)
     instance.launcher = lambda: lone.stop
     with contextlib.ExitStack() as stack:
         if isinstance(instance, Monitor):
             others = [other for other in tasks if other is not task]
-            instance.expect([each.name for each in others], [each.name for each in others if each.is_dispensable])
+            dispensable = [each.name for each in others if each.is_dispensable]
+            returning = [each.name for each in others if starts_again and not each.decides]
+            instance.expect([each.name for each in others], dispensable, returning)
             stack.enter_context(_shown(instance))
         with contextlib.suppress(Exception):  # It ends the node later, if the monitor goes on giving no answer.
             instance.heartbeat()  # The answer has the number of this life, which no launcher counts here.

@@ -35,9 +35,6 @@ SAVED = {
 }
 LONGEST_NAME = 63
 LONGEST_SCRIPT = 120_000  # Bytes; Linux takes 131,072 for one word of a command.
-# How often a failed pod restarts alone before the whole program does. The learner never does: all restart with it. The
-# monitor does a few times, since it refuses the same each time, while others wait. The rest do as often as they fail.
-RETRIES = {LEARNER: 0, UNIT: 0, "monitor": 3}
 MANY = 1_000_000
 
 
@@ -69,8 +66,8 @@ class Role:
 
     @property
     def retries(self) -> int:
-        """The number of times that a failed pod restarts alone."""
-        return RETRIES.get(self.label, MANY)
+        """How often a failed pod restarts alone: as often as it fails, or never if all restart with it."""
+        return 0 if self.decides else MANY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +174,7 @@ def _services(name: str, file: str, flags: tuple[str, ...], built: Built, table:
     for members in groups:
         label, group = members.label, _resources(built, members, table)
         _require_a_host_each(members, group)
-        own = ("--label", label, "--index", f"$({INDEX})", "--hosts", hosts, "--key", KEY)
+        own = ("--label", label, "--index", f"$({INDEX})", "--hosts", hosts, "--key", KEY, "--starts-again")
         command = ("python", "-m", "boonta.deploy.node", file, *own, "--", *map(_literal, flags))
         environment = {**_environment(built, members, group), core.ENTERED: core.entered(built.environment[label])}
         volume = _volume(label, built)

@@ -53,6 +53,7 @@ class Node:
       leaving: whether the node was asked to leave a program that goes on; an error is no failure of the program then.
       stuck: what the node doesn't get beyond, as of the last heartbeat; empty if it gets on.
       meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
+      monitor_away_s: seconds without an answer from the monitor after which the node gives up.
       launched_at: when the node was launched, by `time.monotonic`: where it has a process of its own, when that began.
       launcher: called in the node's thread when it runs; returns the event by which the launcher stops the node.
     """
@@ -72,6 +73,7 @@ class Node:
         self.ending = self.joined = self.leaving = False
         self.failure = self.build = self.stuck = ""
         self.past_lives = 0
+        self.monitor_away_s = pulse.MONITOR_DEADLINE_S
         self.launched_at = time.monotonic()
         self.snapshot_request = (0, 0)
         self.program_counts: dict[str, float] = {}  # The whole program's, as of the last heartbeat.

@@ -100,7 +100,7 @@ def test_each_pod_runs_its_own_node_of_the_same_program_under_stable_names(manif
         assert only["command"][:4] == ["python", "-m", "boonta.deploy.node", "programs/impala.py"]
         assert only["command"][4:cut] == [
             "--label", label, "--index", "$(BOONTA_INDEX)", "--hosts", "impala-{label}-0-{index}.impala",
-            "--key", "/key/rpc.pem"
+            "--key", "/key/rpc.pem", "--starts-again"
         ]  # fmt: skip
         assert only["command"][cut + 1 :] == [
             "catch", "--actors", "4", "--stop.updates", "10", "--workdir", "/runs/impala"
@@ -163,17 +163,22 @@ def test_the_learner_decides_how_it_ends(manifest):
     assert manifest["spec"]["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["learner"]}
     for replicated in manifest["spec"]["replicatedJobs"]:
         learns, spec = replicated["name"] == "learner", replicated["template"]["spec"]
-        assert pod(manifest, replicated["name"])["restartPolicy"] == ("Never" if learns else "OnFailure")
-        assert (spec["backoffLimit"] == 0) == learns
-        assert ("podFailurePolicy" in spec) == learns
+        has_rules = replicated["name"] in ("learner", "monitor")
+        assert pod(manifest, replicated["name"])["restartPolicy"] == ("Never" if has_rules else "OnFailure")
+        assert spec["backoffLimit"] == (0 if learns else roles.MANY)
+        assert ("podFailurePolicy" in spec) == has_rules
     (rule,) = job(manifest, "learner")["template"]["spec"]["podFailurePolicy"]["rules"]
     assert rule == {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     rules = manifest["spec"]["failurePolicy"]["rules"]
     assert [(rule["action"], rule["onJobFailureReasons"], rule["targetReplicatedJobs"]) for rule in rules] == [
         ("RestartJobSetAndIgnoreMaxRestarts", ["PodFailurePolicy"], ["learner"]),
-        ("FailJobSet", ["BackoffLimitExceeded"], ["monitor"]),
+        ("FailJobSet", ["PodFailurePolicy"], ["monitor"]),
     ]
-    assert job(manifest, "monitor")["template"]["spec"]["backoffLimit"] == 3
+    # A monitor that is preempted comes back; one that refuses the run, by code 2, would do so each time.
+    assert job(manifest, "monitor")["template"]["spec"]["podFailurePolicy"]["rules"] == [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [2]}},
+    ]
 
 
 def test_pods_of_actors_may_be_lost_and_added_in_any_number(manifest):
