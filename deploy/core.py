@@ -214,7 +214,7 @@ def run(
         _await_servers(servers, task, reach_s)
     lone = alone.lone(launchable, task.name)
     instance = lone.node
-    instance.build, instance.joined = build, task.joined
+    instance.build, instance.joined, instance.apart = build, task.joined, True
     if starts_again:
         instance.monitor_away_s = REACH_S  # Its next host may have to start, and to pull images.
     ending = Ending(task, instance, lone.stop, starts_again and not task.decides)
@@ -229,7 +229,7 @@ def run(
             instance.expect([each.name for each in others], dispensable, returning)
             stack.enter_context(_shown(instance))
         with contextlib.suppress(Exception):  # It ends the node later, if the monitor goes on giving no answer.
-            instance.heartbeat()  # The answer has the number of this life, which no launcher counts here.
+            instance.heartbeat()  # The answer has what no launcher counts here: earlier lives, and starts.
         try:
             lone.run()
         except Exception as error:

@@ -76,7 +76,7 @@ class Arena(Evaluating):
     def start(self) -> None:
         self._act = jit_policy(self._policy)
         self._params = open_params(self._variables, acting_params(self._agent))
-        self._rng = np.random.default_rng(self._seed)
+        self._rng = np.random.default_rng([self._seed, self.past_starts])
         self._versions: dict[int, Nest] = {}
         # By version and opponent, which is a name or another version.
         self._results: dict[tuple[Any, Any], elo.Result] = {}

@@ -66,7 +66,7 @@ class Evaluator(Evaluating):
         self.wait_for("params", self._params.poll)
         version, params = self._params.snapshot()
         began = self.begin(version)
-        seed = mixed_seed(self._seed, self._evaluations)
+        seed = mixed_seed(self._seed, self._evaluations, self.past_starts)
         self._evaluations += 1
         play = Play(self._env(episodes, seed), self._policy, self._act, seed, self.stopwatch)
         returns, cut, metrics = play_out(play, params, self._evaluation.cut_after, lambda: self.stopping)

@@ -123,6 +123,7 @@ class Monitor(Periodic):
                 "evaluation": self._evaluation(),
                 "snapshot_request": self._snapshot_request,
                 "past_lives": self._ledger.counters.past_lives(report["name"]),
+                "past_starts": self._ledger.counters.starts,
             }
         if new:
             self._save_counters()  # A monitor that comes back must know each node that was answered.

@@ -184,7 +184,7 @@ def test_a_monitor_that_is_started_again_is_waited_for_as_long_as_hosts_that_sta
     tasks = core.plan(light().program)
     launchable = core.bind(light().program, core.addresses_of({task: "host" for task in tasks}), "rpc.pem")
     assert core.run(launchable, tasks[2], tasks, "", 1.0, None, starts_again) == 0
-    assert node.monitor_away_s == away_s
+    assert node.monitor_away_s == away_s and node.apart
 
 
 def bare(*groups) -> Program:
