@@ -272,6 +272,10 @@ def _require_fit(name: str, role: Role) -> None:
     """Raises BadInput if a role can't be pods under this name."""
     if not resources.DNS_LABEL.fullmatch(name):
         raise BadInput(f"{name!r} can't name pods; set name in the resource table: lower-case letters, digits, dashes")
+    if not resources.DNS_LABEL.fullmatch(role.label):
+        raise BadInput(
+            f"group {role.label!r} can't name pods: give it a label of lower-case letters, digits and dashes alone"
+        )
     longest = f"{name}-{role.label}-0-{role.pods - 1}-xxxxx"  # Kubernetes names pods so.
     if len(longest) > LONGEST_NAME:
         raise BadInput(f"pods would be called {longest}, over {LONGEST_NAME} letters: set a shorter name")

@@ -20,7 +20,6 @@ from boonta.tests.helpers.manifests import container, job, pod
 
 IMPALA = ROOT / "programs" / "impala.py"
 SWAP = "tests/helpers/swap_program.py"
-LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 TABLE = resources.Table("registry.example.com/boonta:1", groups={"actor": resources.Group(cpu="3", memory="5Gi")})
 
 
@@ -268,28 +267,6 @@ def test_the_table_says_what_each_group_gets(tmp_path):
     claims = {c["metadata"]["name"]: c["spec"] for c in manifest["spec"]["volumeClaimPolicies"][0]["templates"]}
     assert claims["replay"]["resources"] == {"requests": {"storage": "1Ti"}}
     assert all(claim["storageClassName"] == "fast" for claim in claims.values())
-
-
-@pytest.mark.parametrize(
-    ("flags", "table", "message"),
-    [
-        (["--workdir", "x"], TABLE, "--workdir is the pods' own"),
-        (["--workdir=x"], TABLE, "--workdir is the pods' own"),
-        ([], resources.Table("i", groups={"actors": resources.Group()}), r"groups \['actors'\] of the resource table"),
-        ([], resources.Table("i", name="n" * 50), "over 63 letters"),
-        ([], resources.Table("i", groups={"replay": resources.Group()}), "groups.replay: volume is empty"),
-    ],
-)
-def test_programs_that_do_not_fit_are_refused(flags, table, message):
-    with pytest.raises(BadInput, match=message):
-        jobset.prepare(IMPALA, ["catch", *flags], table)
-
-
-def test_a_program_file_outside_the_image_is_refused(tmp_path):
-    other = tmp_path / "light_program.py"
-    other.write_text(LIGHT.read_text())
-    with pytest.raises(BadInput, match="whose files the image has"):
-        jobset.prepare(other, [], TABLE)
 
 
 def test_the_command_writes_yaml_or_says_what_is_wrong(tmp_path, capsys):
