@@ -5,26 +5,12 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
-from boonta.agents import sequences
-from boonta.agents.base import Nest, Policy, Slots, Steps
+from boonta.agents.base import Nest, Policy, Steps
 from boonta.agents.heads import ActionHead
 from boonta.agents.policy_value import Network, Outputs
-from boonta.agents.recurrence import Core, Inputs, inputs_as_acted
-from boonta.envs.base import EnvSpec, TimeStep
-
-
-class State(NamedTuple):
-    """Between steps.
-
-    Attributes:
-      frames: nest [B, ..., L-1], oldest first.
-      core: `Core`.
-    """
-
-    frames: Nest
-    core: Core
+from boonta.agents.recurrence import inputs_as_acted, recurrent_policy
+from boonta.envs.base import EnvSpec
 
 
 class Extras(NamedTuple):
@@ -50,28 +36,15 @@ def make_policy(
       mode: "sample" draws from the policy, "greedy" takes its likeliest action.
 
     Returns:
-      `Policy`; actions are [B, ...], extras `Extras`, states `State`.
+      `Policy`; actions are [B, ...], extras `Extras`.
     """
 
-    def initial_state(slots: Slots) -> State:
-        frames = sequences.no_frames(spec.observations, slots.size, frame_stack)
-        action = jnp.zeros((slots.size, *spec.actions.shape), spec.actions.dtype)
-        return State(frames, Core(network.initial_state(slots.size), action))
+    def choose(params: Nest, key: jax.Array, outputs: Outputs, *_: Nest) -> tuple[jax.Array, Extras]:
+        del params
+        policy = head.distribution(outputs.logits)  # [B, P]
+        return policy.mode() if mode == "greedy" else policy.sample(key), Extras(outputs.logits)
 
-    def step(params: Nest, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Extras, State]:
-        stack, frames = sequences.push(state.frames, timestep.observation, timestep.step_type)
-        inputs = Inputs(stack, timestep.step_type, timestep.reward, state.core.action_tm1)
-        inputs = jax.tree.map(lambda x: x[None], inputs)  # [1, B, ...]
-        outputs, lstm = network.unroll(params, inputs, state.core.lstm)
-        logits = outputs.logits[0]  # [B, P]
-        policy = head.distribution(logits)
-        action = policy.mode() if mode == "greedy" else policy.sample(key)
-        return action, Extras(logits), State(frames, Core(lstm, action))
-
-    def executed(state: State, action: jax.Array) -> State:
-        return state._replace(core=state.core._replace(action_tm1=jnp.asarray(action, spec.actions.dtype)))
-
-    return Policy(initial_state, step, lambda state: state.core, mode == "greedy", executed)
+    return recurrent_policy(network, spec, frame_stack, choose, mode == "greedy")
 
 
 def unroll_as_acted(params: Nest, steps: Steps, network: Network, frame_stack: int) -> tuple[Outputs, Steps]:

@@ -288,10 +288,4 @@ class Agent(NamedTuple):
     network: str = ""
 
 
-def from_archives(agent: Agent) -> Agent:
-    """The agent with a table, its only one, that reanalyzers fill, "reanalyzed", with recorded steps as they are."""
-    (table,) = agent.tables
-    return agent._replace(tables=(dataclasses.replace(table, name="reanalyzed", writer="reanalyzer", errors=None),))
-
-
 MakeAgent = Callable[[Any], Agent]  # `(config) -> agent`

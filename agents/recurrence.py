@@ -1,4 +1,4 @@
-"""Recurrent cores: a network's state between steps, and how learning starts from the state that acting had.
+"""Recurrent cores: a network's state between steps, how policies act with it, and how learning starts from theirs.
 
 The state before a sequence's first step is stored with it; from there the learner unrolls the core as acting did. With
 newer params that state is stale, so the first steps may be a burn-in, which only brings it up to date. See "Recurrent
@@ -15,10 +15,11 @@ import chex
 import haiku as hk
 import jax
 import jax.numpy as jnp
+from dm_env import specs
 
 from boonta.agents import networks, sequences
-from boonta.agents.base import Nest, Steps
-from boonta.envs.base import FIRST, EnvSpec
+from boonta.agents.base import Nest, Policy, Slots, Steps
+from boonta.envs.base import FIRST, EnvSpec, TimeStep
 
 Rows = TypeVar("Rows")
 Outputs = TypeVar("Outputs")
@@ -52,6 +53,60 @@ class Core(NamedTuple):
 
     lstm: Nest
     action_tm1: jax.Array
+
+
+class State(NamedTuple):
+    """A recurrent policy between steps.
+
+    Attributes:
+      frames: nest [B, ..., L-1], oldest first.
+      core: `Core`.
+      rung: float32 [B], the slots' places on a ladder of exploration; () where the agent has none.
+    """
+
+    frames: Nest
+    core: Core
+    rung: Nest
+
+
+def recurrent_policy(
+    network: Any,
+    spec: EnvSpec,
+    frame_stack: int,
+    choose: Callable[[Nest, jax.Array, Any, Nest, Nest], tuple[jax.Array, Nest]],
+    deterministic: bool,
+    rungs: Callable[[Slots], Nest] = lambda slots: (),
+) -> Policy:
+    """Acts by an unroll of one row; its states are `State`.
+
+    Args:
+      network: a named tuple with the functions that `functions_of` makes; `unroll` takes the acting params.
+      spec: the environment's spec.
+      frame_stack: L.
+      choose: `(acting params, key, the network's outputs [B], observation [B], rung [B]) -> (action [B, ...], extras)`.
+      deterministic: whether it draws nothing.
+      rungs: the slots' places on a ladder of exploration.
+    """
+    dtype = jnp.int32 if isinstance(spec.actions, specs.DiscreteArray) else spec.actions.dtype  # As `choose` gives it.
+
+    def initial_state(slots: Slots) -> State:
+        frames = sequences.no_frames(spec.observations, slots.size, frame_stack)
+        action = jnp.zeros((slots.size, *spec.actions.shape), dtype)
+        return State(frames, Core(network.initial_state(slots.size), action), rungs(slots))
+
+    def step(params: Nest, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Nest, State]:
+        stack, frames = sequences.push(state.frames, timestep.observation, timestep.step_type)
+        inputs = Inputs(stack, timestep.step_type, timestep.reward, state.core.action_tm1)
+        inputs = jax.tree.map(lambda x: x[None], inputs)  # [1, B, ...]
+        outputs, lstm = network.unroll(params, inputs, state.core.lstm)
+        outputs = jax.tree.map(lambda x: x[0], outputs)  # [B, ...]
+        action, extras = choose(params, key, outputs, timestep.observation, state.rung)
+        return action, extras, State(frames, Core(lstm, action), state.rung)
+
+    def executed(state: State, action: jax.Array) -> State:
+        return state._replace(core=state.core._replace(action_tm1=jnp.asarray(action, dtype)))
+
+    return Policy(initial_state, step, lambda state: state.core, deterministic, executed)
 
 
 def example_inputs(spec: EnvSpec, frame_stack: int, rows: int = 1, batch_size: int = 1) -> Inputs:

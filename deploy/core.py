@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from boonta.deploy.ending import Ending
-from boonta.nodes import metrics
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.rpc.wire import UNIX, host_and_port, require_free
 from boonta.nodes.watch.program_end import SAVING_S
+from boonta.nodes.watch.stopwatch import CONNECTING, before_nodes
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.several import meeting
@@ -199,7 +199,8 @@ def run(
       starts_again: whether the platform starts each node again that ends.
 
     Returns:
-      The exit code: 0 after the program's work, 1 after a failure, here or elsewhere, 143 if SIGTERM came first.
+      The exit code: 0 after the program's work, 1 after a failure, here or elsewhere, 143 if SIGTERM came first; of the
+      monitor also 3, see `COLLAPSED_CODE`.
 
     Raises:
       OSError: a port is taken, or a server can't be reached.
@@ -210,7 +211,7 @@ def run(
     if route is None or not route.is_exit:  # An exit listens already.
         _require_free(task)
     servers = servers if route is None else route.beyond(servers)
-    with metrics.before_nodes(metrics.CONNECTING):
+    with before_nodes(CONNECTING):
         _await_servers(servers, task, reach_s)
     lone = alone.lone(launchable, task.name)
     instance = lone.node

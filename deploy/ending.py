@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -12,6 +11,8 @@ from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.watch.ending import end_now
 from boonta.nodes.watch.stopping import failure_of
+from boonta.programs.wiring.run_folder.journal import LOG
+from boonta.programs.wiring.supervision.view import conclude
 
 if TYPE_CHECKING:
     from boonta.deploy.core import Task
@@ -71,19 +72,28 @@ class Ending:
         self._stop.set()
 
     def code(self) -> int:
-        """Prints why the process ends, the program's failure before the node's own; returns the exit code."""
+        """Says why the process ends, the program's failure before the node's own; returns the exit code.
+
+        What the monitor's process says is the run's end, as `launch.prepare` has it: its folder has the run's log.
+        """
         self._signals.put(0)
         self._heeding.join(LEAVE_S)  # The signals that came before this count, and none that comes later.
-        failure = "; ".join(filter(None, (self._failure(), self.error)))
-        if self._signal and (self._instance.leaving or not self.error):
+        caught = self._signal if self._instance.leaving or not self.error else 0
+        failure = "" if caught else "; ".join(filter(None, (self._failure(), self.error)))
+        if isinstance(self._instance, Monitor):
+            if caught and (known := self._failure()):
+                LOG.warning("the program was ending by a failure: %s", known)
+            code = conclude({**self._instance.status(), "done": not caught}, failure, caught)
+        else:
+            code = 128 + caught if caught else 1 if failure else 0
+            if failure:
+                LOG.error(failure)
+        if caught:
             error = f", and failed while it left: {self.error}" if self.error else ""
-            print(f"{self._task.name}: ended by signal {self._signal}{error}", flush=True)
-            return 128 + self._signal
-        if failure:
-            print(f"error: {failure}", file=sys.stderr, flush=True)
-            return 1
-        print(f"{self._task.name}: done", flush=True)
-        return 0
+            print(f"{self._task.name}: ended by signal {caught}{error}", flush=True)
+        elif not failure:
+            print(f"{self._task.name}: done", flush=True)
+        return code
 
     def _is_over(self) -> bool:
         if isinstance(self._instance, Monitor):

@@ -26,8 +26,8 @@ from typing import Any
 import tyro
 import yaml
 
-from boonta.deploy import resources
 from boonta.deploy.program import made_by
+from boonta.deploy.resources import ResourceTable, read
 from boonta.deploy.roles import INDEX, KEY, Deployment, Role, prepare, prepare_sweep
 from boonta.deploy.sweeps import Planned, is_sweep
 from boonta.programs.wiring.command_line import faults
@@ -103,16 +103,16 @@ def _replicated_job(deployment: Deployment, role: Role) -> Manifest:
     if rules := _pod_failures(role):
         job["podFailurePolicy"] = {"rules": rules}
     template: Manifest = {"spec": job}
-    if role.decides and role.group.accelerator:
+    if role.decides and role.resources.accelerator:
         template["metadata"] = {"annotations": EXCLUSIVE}  # Only this job has its machines to itself.
     return {"name": role.label, "replicas": 1, "template": template}
 
 
-def _pod(table: resources.Table, role: Role) -> Manifest:
-    selector = dict(role.group.node_selector)
-    if role.group.accelerator:
-        selector["cloud.google.com/gke-tpu-accelerator"] = role.group.accelerator
-        selector["cloud.google.com/gke-tpu-topology"] = role.group.topology
+def _pod(table: ResourceTable, role: Role) -> Manifest:
+    selector = dict(role.resources.node_selector)
+    if role.resources.accelerator:
+        selector["cloud.google.com/gke-tpu-accelerator"] = role.resources.accelerator
+        selector["cloud.google.com/gke-tpu-topology"] = role.resources.topology
     pod: Manifest = {
         "restartPolicy": "Never" if _pod_failures(role) else "OnFailure",  # Only then may there be rules.
         "terminationGracePeriodSeconds": GRACE_S,
@@ -134,15 +134,15 @@ def _pod(table: resources.Table, role: Role) -> Manifest:
     return {**pod, "nodeSelector": selector} if selector else pod
 
 
-def _container(table: resources.Table, role: Role) -> Manifest:
-    group, (volume, path) = role.group, role.volume
+def _container(table: ResourceTable, role: Role) -> Manifest:
+    resources, (volume, path) = role.resources, role.volume
     variables = {**role.environment, "PYTHONUNBUFFERED": "1", "HOME": "/tmp"}
     annotation = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-    amounts = {"cpu": group.cpu, "memory": group.memory}
-    if group.accelerator:
-        amounts["google.com/tpu"] = str(group.chips_on_a_host)
-    if group.gpus:
-        amounts["nvidia.com/gpu"] = str(group.gpus)
+    amounts = {"cpu": resources.cpu, "memory": resources.memory}
+    if resources.accelerator:
+        amounts["google.com/tpu"] = str(resources.chips_on_a_host)
+    if resources.gpus:
+        amounts["nvidia.com/gpu"] = str(resources.gpus)
     container: Manifest = {
         "name": "node",
         "image": table.image,
@@ -167,11 +167,11 @@ def _container(table: resources.Table, role: Role) -> Manifest:
     return {**container, "ports": [{"containerPort": port} for port in role.ports]} if role.ports else container
 
 
-def _claim(table: resources.Table, role: Role) -> Manifest:
+def _claim(table: ResourceTable, role: Role) -> Manifest:
     """The volume that a role's pods share; the JobSet controller mounts it."""
     spec: Manifest = {
         "accessModes": ["ReadWriteMany" if role.pods > 1 else "ReadWriteOnce"],
-        "resources": {"requests": {"storage": role.group.volume}},
+        "resources": {"requests": {"storage": role.resources.volume}},
     }
     if table.storage_class:
         spec["storageClassName"] = table.storage_class
@@ -212,7 +212,7 @@ class Command:
 
     Attributes:
       program: the program's file, such as programs/muzero.py, or a sweep's, such as sweep.yaml.
-      resources: a YAML file with the fields of `Table` in `deploy/resources.py`.
+      resources: a YAML file with the fields of `ResourceTable` in `deploy/resources.py`.
     """
 
     program: tyro.conf.Positional[pathlib.Path]
@@ -224,7 +224,7 @@ def main(arguments: list[str]) -> int:
     own, flags = split_flags(arguments)
     asked = tyro.cli(Command, prog=f"python -m {COMMAND}", args=own)
     try:
-        table = resources.read(asked.resources)
+        table = read(asked.resources)
         if is_sweep(asked.program):
             manifests = render_sweep(*prepare_sweep(asked.program, flags, table))
         else:

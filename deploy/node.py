@@ -15,22 +15,22 @@ import json
 import os
 import pathlib
 import sys
+from collections.abc import Mapping
 
 import tyro
 
 from boonta.deploy import core, tunnelled
-from boonta.deploy.program import environment_of, spread
-from boonta.nodes.learning import profiling
+from boonta.deploy.program import Built, environment_of, spread
 from boonta.nodes.rpc import keys
 from boonta.nodes.watch.ending import end_now
+from boonta.nodes.watch.stopping import COLLAPSED_CODE
 from boonta.programs.wiring import capacity
 from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.command_line.arguments import origin_of, split_flags
 from boonta.programs.wiring.interpreters.local import ON_CPU, ROLE_ENVIRONMENT
 from boonta.programs.wiring.joining import FILE, Servers, read_servers, with_joined
 from boonta.programs.wiring.run import BadInput, Run
-from boonta.programs.wiring.run_folder import compiled
-from boonta.programs.wiring.run_folder.folder import claim_workdir
+from boonta.programs.wiring.run_folder import compiled, journal, session
 from boonta.programs.wiring.run_folder.provenance import built_from
 from boonta.programs.wiring.supervision import interrupts
 from boonta.programs.wiring.supervision.trackers import Trackers
@@ -68,9 +68,12 @@ class Place:
 
 
 def main(arguments: list[str]) -> int:
-    """Builds the program and runs the node; the exit code is that of `core.run`, or 2 for bad input."""
+    """Builds the program and runs the node; the exit code is that of `core.run`, or 2 for bad input.
+
+    It is 0 also where learning has collapsed, or a platform would start the node again; the log has the run's own code.
+    """
     own, flags = split_flags(arguments)
-    trackers = Trackers()
+    trackers, kept, begun = Trackers(), contextlib.ExitStack(), session.Session()
     place = tyro.cli(Place, prog="python -m boonta.deploy.node", args=own)
     if core.ENTERED not in os.environ:
         # This comes before the import of the program's file; a group with variables of its own gets them right below.
@@ -85,39 +88,44 @@ def main(arguments: list[str]) -> int:
             _enter(environment, arguments)  # Flags can change the variables, too.
         servers = _servers(place, tasks)
         if place.tunnel and (variables := tunnelled.confined(task)):
-            os.environ.update(variables)
-            _enter(environment, arguments)
+            _enter(environment, arguments, variables)
         key = None if servers.local else _key(place.key, built.run)
         interrupts.end_with_input()
         if tunnelled.keeps_tables(task.name) and (tight := capacity.check(built.program, apart=True)):
-            print(f"warning: {tight}", flush=True)
+            journal.LOG.warning("%s", tight)
         route = tunnelled.Route(task, tasks, key) if place.tunnel and key else None
         program = with_joined(built.program, task.label, task.index) if task.joined else built.program
         launchable = core.bind(program, servers.addresses, key, route, task.name)
-        if task.label == "monitor":  # The claim lasts until this process ends.
-            origin = origin_of(built.function, flags, built.program)
+        folder, monitors = pathlib.Path(built.run.workdir), task.label == "monitor"
+        if monitors:
             if any(tunnelled.keeps_tables(each.name) for each in tasks):
                 print(f"network: {tunnelled.reach(place.tunnel)}", flush=True)
-            claim = claim_workdir(built.program.name, built.run, built.settings, origin)
-            if built.run.profile is not None:
-                told = profiling.described(built.run.profile, built.run.path(profiling.FOLDER))
-                print(f"profile: {told}", flush=True)
-            print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)
             trackers.start(built.run)
+            begun = kept.enter_context(_opened(built, flags))
     except (BadInput, ValueError, OSError, ImportError) as error:
+        trackers.end()
         faults.tell(error)
         return 2
-    folder, monitors = pathlib.Path(built.run.workdir), task.label == "monitor"
-    kept = compiled.kept_in(folder, claimed=monitors)
-    shown = servers.shown(folder) if monitors else contextlib.nullcontext()
-    with trackers, kept, shown, contextlib.closing(route) if route else contextlib.nullcontext():
+    shown = servers.shown(folder) if monitors else compiled.kept_in(folder, claimed=False)
+    with kept, trackers, shown:
+        if monitors:
+            with journal.outliving_terminal():
+                print(f"run folder {folder}, {made_of}", flush=True)
         try:
             # On one machine, nodes are copies of the launcher's, and the monitor knows no description of them.
             build = "" if servers.local else made_of
-            return core.run(launchable, task, tasks, build, place.reach_s, route, place.starts_again)
+            code = core.run(launchable, task, tasks, build, place.reach_s, route, place.starts_again)
         except OSError as error:
             faults.tell(error)
-            return 1
+            code = 1
+        begun.code = code
+    return 0 if code == COLLAPSED_CODE else code
+
+
+def _opened(built: Built, flags: list[str]) -> contextlib.AbstractContextManager[session.Session]:
+    """The session of the run, which is the monitor's: only this node has the run's folder to itself."""
+    origin = origin_of(built.function, flags, built.program)
+    return session.opened(built.program.name, built.run, built.settings, origin, "each node by a command of its own")
 
 
 def _servers(place: Place, tasks: tuple[core.Task, ...]) -> Servers:
@@ -147,11 +155,11 @@ def _key(given: str, run: Run) -> str:
     return given
 
 
-def _enter(environment: dict[str, str], arguments: list[str]) -> None:
-    """Restarts this process with its node's environment variables: libraries read them when they load."""
+def _enter(environment: dict[str, str], arguments: list[str], own: Mapping[str, str] | None = None) -> None:
+    """Restarts this process with its group's environment variables, and its own: libraries read them when they load."""
     for name in json.loads(os.environ.get(core.ENTERED, "{}")):
         os.environ.pop(name, None)  # Those of its role, which may not be its own.
-    os.environ.update({**environment, core.ENTERED: core.entered(environment), "PYTHONUNBUFFERED": "1"})
+    os.environ.update({**environment, **(own or {}), core.ENTERED: core.entered(environment), "PYTHONUNBUFFERED": "1"})
     os.execv(sys.executable, [sys.executable, "-m", "boonta.deploy.node", *arguments])
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from boonta.deploy import core
-from boonta.programs.wiring import devices, several
+from boonta.programs.wiring import devices, launch, several
 from boonta.programs.wiring.command_line.arguments import function_of, parse
 from boonta.programs.wiring.interpreters.local import group_environment
 from boonta.programs.wiring.joining import with_joined
@@ -61,20 +61,9 @@ def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
             f"choose one of {', '.join(UNITS)}"
         )
     if run.is_unit:
-        require_unit(program)
+        launch.require(program)
         return Built(function, run, settings, program, {})
     return Built(function, run, settings, program, group_environment(program))
-
-
-def require_unit(program: Program) -> None:
-    """Raises ValueError if a program can't be one process; devices aren't checked, since they are on other hosts."""
-    # A node of its own process needs neither, and they load much.
-    from boonta.programs.wiring.interpreters import anakin, sebulba
-
-    if program.run.launch == "sebulba":
-        sebulba.require_threads(program)
-    else:
-        anakin.require_fusible(program)
 
 
 def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:

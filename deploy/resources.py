@@ -23,7 +23,7 @@ ONE_HOST_OF_8 = "2x4"  # v5e and v6e have hosts of 8 chips, too, which are slice
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
+class Resources:
     """The resources of each node of a group.
 
     Attributes:
@@ -93,18 +93,18 @@ class Group:
 
 # The learner has one v6e host of 8 chips; a unit has all cores of such a host for environments.
 # The replay server holds its tables in memory; the monitor keeps metrics and config.
-DEFAULTS: dict[str, Group] = {
-    "monitor": Group(cpu="1", memory="2Gi", volume="10Gi"),
-    "variables": Group(cpu="1", memory="2Gi"),
-    "replay": Group(cpu="4", memory="32Gi", volume="100Gi"),
-    "learner": Group(cpu="24", memory="64Gi", accelerator="tpu-v6e-slice", topology="2x4", volume="50Gi"),
-    "unit": Group(cpu="96", memory="128Gi", accelerator="tpu-v6e-slice", topology="2x4", volume="50Gi"),
-    "inference": Group(cpu="24", memory="64Gi", accelerator="tpu-v6e-slice", topology="1x1"),
+DEFAULTS: dict[str, Resources] = {
+    "monitor": Resources(cpu="1", memory="2Gi", volume="10Gi"),
+    "variables": Resources(cpu="1", memory="2Gi"),
+    "replay": Resources(cpu="4", memory="32Gi", volume="100Gi"),
+    "learner": Resources(cpu="24", memory="64Gi", accelerator="tpu-v6e-slice", topology="2x4", volume="50Gi"),
+    "unit": Resources(cpu="96", memory="128Gi", accelerator="tpu-v6e-slice", topology="2x4", volume="50Gi"),
+    "inference": Resources(cpu="24", memory="64Gi", accelerator="tpu-v6e-slice", topology="1x1"),
 }
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
+class ResourceTable:
     """The image, names and resources of a deployment.
 
     Attributes:
@@ -123,7 +123,7 @@ class Table:
     storage_class: str = ""
     queue: str = ""
     max_restarts: int = 10
-    groups: dict[str, Group] = dataclasses.field(default_factory=dict)
+    groups: dict[str, Resources] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for field in ("name", "namespace", "queue"):
@@ -135,9 +135,9 @@ class Table:
         if self.max_restarts < 0:
             raise BadInput(f"max_restarts is {self.max_restarts}; it must be 0 or more")
 
-    def group(self, label: str) -> Group:
+    def resources(self, label: str) -> Resources:
         """The resources of a group's nodes."""
-        return self.groups.get(label) or DEFAULTS.get(label) or Group()
+        return self.groups.get(label) or DEFAULTS.get(label) or Resources()
 
     def require_known(self, labels: Collection[str]) -> None:
         """Raises BadInput if the table has a group that the program has not."""
@@ -146,8 +146,8 @@ class Table:
             raise BadInput(f"groups {unknown} of the resource table are not the program's: it has {sorted(labels)}")
 
 
-def read(path: pathlib.Path) -> Table:
-    """Reads a table from YAML, whose keys are the attributes of `Table` and, below `groups`, of `Group`.
+def read(path: pathlib.Path) -> ResourceTable:
+    """Reads a table from YAML, whose keys are the attributes of `ResourceTable` and, below `groups`, of `Resources`.
 
     Raises:
       BadInput: it can't be read, or has an unknown key or a wrong value.
@@ -161,8 +161,8 @@ def read(path: pathlib.Path) -> Table:
     given = content.get("groups") or {}
     if not isinstance(given, dict):
         raise BadInput(f"groups of {path} is {given!r}; it must have a key for each group")
-    unset = Table("unset")
-    groups = {label: _make(unset.group(label), f"groups.{label}", fields) for label, fields in given.items()}
+    unset = ResourceTable("unset")
+    groups = {label: _make(unset.resources(label), f"groups.{label}", fields) for label, fields in given.items()}
     return _make(unset, str(path), {**content, "groups": groups, "image": content.get("image") or ""})
 
 

@@ -8,8 +8,9 @@ import pathlib
 import shlex
 import sys
 
-from boonta.deploy import core, resources
+from boonta.deploy import core
 from boonta.deploy.program import Built, build, host_flags, workdir_of
+from boonta.deploy.resources import DNS_LABEL, Resources, ResourceTable
 from boonta.deploy.sweeps import Planned, planned
 from boonta.nodes.rpc import keys
 from boonta.programs.experiments import values
@@ -44,7 +45,7 @@ class Role:
 
     Attributes:
       label: the role's name.
-      group: the resources of each pod.
+      resources: what each pod gets.
       pods: the number of pods: one for each node, or host of a unit.
       command: each pod's command; `$(BOONTA_INDEX)` in it stands for the pod's number.
       environment: each pod's environment variables.
@@ -55,7 +56,7 @@ class Role:
     """
 
     label: str
-    group: resources.Group
+    resources: Resources
     pods: int
     command: tuple[str, ...]
     environment: dict[str, str]
@@ -81,11 +82,11 @@ class Deployment:
     """
 
     name: str
-    table: resources.Table
+    table: ResourceTable
     roles: tuple[Role, ...]
 
 
-def prepare(file: pathlib.Path, flags: list[str], table: resources.Table) -> Deployment:
+def prepare(file: pathlib.Path, flags: list[str], table: ResourceTable) -> Deployment:
     """Builds the program and checks all that can be checked here.
 
     Raises:
@@ -101,7 +102,7 @@ def prepare(file: pathlib.Path, flags: list[str], table: resources.Table) -> Dep
     return Deployment(name, table, roles)
 
 
-def prepare_sweep(file: pathlib.Path, flags: list[str], table: resources.Table) -> tuple[Deployment, Planned]:
+def prepare_sweep(file: pathlib.Path, flags: list[str], table: ResourceTable) -> tuple[Deployment, Planned]:
     """Plans a sweep whose jobs are pods of one role.
 
     Raises:
@@ -110,9 +111,9 @@ def prepare_sweep(file: pathlib.Path, flags: list[str], table: resources.Table) 
     name = _name(file, flags, table)
     sweep = planned(file, values.flags_of(flags), pathlib.Path(WORKDIR) / name)
     table.require_known([UNIT])
-    group = table.group(UNIT)
-    if group.hosts > 1:
-        raise BadInput(f"groups.{UNIT}: {group.describe_hosts()}; a run of a sweep has one")
+    resources = table.resources(UNIT)
+    if resources.hosts > 1:
+        raise BadInput(f"groups.{UNIT}: {resources.describe_hosts()}; a run of a sweep has one")
     cases = []
     for i, job in enumerate(sweep.jobs):
         words = job.command(sweep.folder / job.name)
@@ -126,12 +127,12 @@ def prepare_sweep(file: pathlib.Path, flags: list[str], table: resources.Table) 
     if len(script.encode()) > LONGEST_SCRIPT:
         raise BadInput(f"{file} has {len(sweep.jobs)} jobs, whose commands don't fit into one manifest: divide it")
     volume = (SAVED[UNIT][0], str(sweep.folder))
-    role = Role(UNIT, group, len(sweep.jobs), ("sh", "-c", _literal(script)), {}, (), volume, True)
+    role = Role(UNIT, resources, len(sweep.jobs), ("sh", "-c", _literal(script)), {}, (), volume, True)
     _require_fit(name, role)
     return Deployment(name, table, (role,)), sweep
 
 
-def _name(file: pathlib.Path, flags: list[str], table: resources.Table) -> str:
+def _name(file: pathlib.Path, flags: list[str], table: ResourceTable) -> str:
     """The deployment's name, and that of its folder: the table's, or else the file's, with dashes.
 
     Raises:
@@ -162,7 +163,7 @@ def _in_image(file: pathlib.Path) -> str:
     return str(inside)
 
 
-def _services(name: str, file: str, flags: tuple[str, ...], built: Built, table: resources.Table) -> tuple[Role, ...]:
+def _services(name: str, file: str, flags: tuple[str, ...], built: Built, table: ResourceTable) -> tuple[Role, ...]:
     """A role for each group."""
     check_nodes(built.program)
     groups = built.program.all_groups
@@ -171,58 +172,58 @@ def _services(name: str, file: str, flags: tuple[str, ...], built: Built, table:
     tasks = core.plan(built.program)
     core.hosts_of(hosts, tasks)  # It refuses what names no hosts.
     roles = []
-    for members in groups:
-        label, group = members.label, _resources(built, members, table)
-        _require_a_host_each(members, group)
+    for group in groups:
+        label, resources = group.label, _resources(built, group, table)
+        _require_a_host_each(group, resources)
         own = ("--label", label, "--index", f"$({INDEX})", "--hosts", hosts, "--key", KEY, "--starts-again")
         command = ("python", "-m", "boonta.deploy.node", file, *own, "--", *map(_literal, flags))
-        environment = {**_environment(built, members, group), core.ENTERED: core.entered(built.environment[label])}
+        environment = {**_environment(built, group, resources), core.ENTERED: core.entered(built.environment[label])}
         volume = _volume(label, built)
         if label == LEARNER:  # Its volume has the checkpoints alone, and all else of the run's folder can't be written.
             environment.setdefault(compiled.VARIABLE, f"{volume[1]}/{compiled.FOLDER}")
         ports = tuple(port for task in tasks if task.label == label for port in task.ports)
         decides, secret = label == LEARNER, f"{name}-key"
-        roles.append(Role(label, group, members.number, command, environment, ports, volume, decides, secret))
+        roles.append(Role(label, resources, group.number, command, environment, ports, volume, decides, secret))
     return tuple(roles)
 
 
-def _require_a_host_each(members: Group, group: resources.Group) -> None:
+def _require_a_host_each(group: Group, resources: Resources) -> None:
     """Refuses hosts that aren't one for each node. Several learners share a slice, if they have TPUs.
 
     Raises:
       BadInput: names the resources, and what can work.
     """
-    number, given = members.number, f"groups.{members.label}: {group.describe_hosts()}"
-    if members.node.role != LEARNER and group.hosts > 1:
-        raise BadInput(f"{given}, and {members.node.__name__} works on one: ask for one")
-    if group.hosts > 1 and group.hosts != number:
+    number, given = group.number, f"groups.{group.label}: {resources.describe_hosts()}"
+    if group.node.role != LEARNER and resources.hosts > 1:
+        raise BadInput(f"{given}, and {group.node.__name__} works on one: ask for one")
+    if resources.hosts > 1 and resources.hosts != number:
         raise BadInput(
-            f"{given}, and the number of learners is {number}: give --learners {group.hosts}, or ask for one"
+            f"{given}, and the number of learners is {number}: give --learners {resources.hosts}, or ask for one"
         )
-    if meeting(members) and group.chips and group.hosts == 1:
+    if meeting(group) and resources.chips and resources.hosts == 1:
         raise BadInput(
             f"{given}, and {number} learners share one slice: ask for one of {number} hosts (2x4 has 2 with "
             "chips_per_host 4), or leave --learners out"
         )
 
 
-def _environment(built: Built, members: Group, group: resources.Group) -> dict[str, str]:
+def _environment(built: Built, group: Group, resources: Resources) -> dict[str, str]:
     """The environment variables of a group, by which its JAX looks for an accelerator if and only if it has one.
 
     Raises:
       BadInput: it has one, but can't use it.
     """
-    environment = dict(built.environment[members.label])
-    if not (group.chips or group.gpus):
+    environment = dict(built.environment[group.label])
+    if not (resources.chips or resources.gpus):
         environment.setdefault(devices.PLATFORMS, "cpu")  # The image's JAX may be for an accelerator, and look for one.
         return environment
-    devices.require_use(_described(members.label, group), built.program, members)
+    devices.require_use(_described(group.label, resources), built.program, group)
     if devices.on_cpu(environment.get(devices.PLATFORMS, "")):
         del environment[devices.PLATFORMS]  # The default of nodes that share a machine with the learner.
     return environment
 
 
-def _resources(built: Built, members: Group, table: resources.Table) -> resources.Group:
+def _resources(built: Built, group: Group, table: ResourceTable) -> Resources:
     """The resources of a group's pods: the table's, with the GPUs that the program gives them where it has no others.
 
     Several pods may share a GPU, if the cluster lets them: a share of its memory counts as one.
@@ -230,30 +231,31 @@ def _resources(built: Built, members: Group, table: resources.Table) -> resource
     Raises:
       BadInput: the table and the program contradict each other.
     """
-    label, group = members.label, table.group(members.label)
+    label, resources = group.label, table.resources(group.label)
     number = devices.asked(built.program).get(label)
     if number is None:
-        return group
+        return resources
     gpus = math.ceil(number)
-    if label in table.groups and (group.chips or group.gpus not in (0, gpus)):
-        what = f"{devices.given(built.program, label)}, and {_described(label, group)} in the resource table"
+    if label in table.groups and (resources.chips or resources.gpus not in (0, gpus)):
+        what = f"{devices.given(built.program, label)}, and {_described(label, resources)} in the resource table"
         raise BadInput(f'{what}: leave one of them out (accelerator: "" and topology: "" for no TPU)')
-    return dataclasses.replace(group, gpus=gpus, accelerator="", topology="", chips_per_host=0)
+    return dataclasses.replace(resources, gpus=gpus, accelerator="", topology="", chips_per_host=0)
 
 
-def _described(label: str, group: resources.Group) -> str:
+def _described(label: str, resources: Resources) -> str:
     """A description of the accelerator that the table gives to a group."""
-    return f"groups.{label}: " + (f"gpus is {group.gpus}" if group.gpus else f"topology is {group.topology!r}")
+    given = f"gpus is {resources.gpus}" if resources.gpus else f"topology is {resources.topology!r}"
+    return f"groups.{label}: {given}"
 
 
-def _unit(name: str, file: str, flags: tuple[str, ...], built: Built, table: resources.Table) -> tuple[Role, ...]:
+def _unit(name: str, file: str, flags: tuple[str, ...], built: Built, table: ResourceTable) -> tuple[Role, ...]:
     """One role: all of the program's nodes are threads of one process per host."""
     table.require_known([UNIT])
-    group = table.group(UNIT)
-    places = host_flags(f"{name}-{UNIT}-0-0.{name}", core.BASE_PORT, group.hosts, f"$({INDEX})")
+    resources = table.resources(UNIT)
+    places = host_flags(f"{name}-{UNIT}-0-0.{name}", core.BASE_PORT, resources.hosts, f"$({INDEX})")
     command = ("python", file, *map(_literal, flags), *places)
     ports = (core.BASE_PORT,) if places else ()
-    return (Role(UNIT, group, group.hosts, command, {}, ports, _volume(UNIT, built), True),)
+    return (Role(UNIT, resources, resources.hosts, command, {}, ports, _volume(UNIT, built), True),)
 
 
 def _volume(label: str, built: Built) -> tuple[str, str]:
@@ -270,14 +272,14 @@ def _literal(flag: str) -> str:
 
 def _require_fit(name: str, role: Role) -> None:
     """Raises BadInput if a role can't be pods under this name."""
-    if not resources.DNS_LABEL.fullmatch(name):
+    if not DNS_LABEL.fullmatch(name):
         raise BadInput(f"{name!r} can't name pods; set name in the resource table: lower-case letters, digits, dashes")
-    if not resources.DNS_LABEL.fullmatch(role.label):
+    if not DNS_LABEL.fullmatch(role.label):
         raise BadInput(
             f"group {role.label!r} can't name pods: give it a label of lower-case letters, digits and dashes alone"
         )
     longest = f"{name}-{role.label}-0-{role.pods - 1}-xxxxx"  # Kubernetes names pods so.
     if len(longest) > LONGEST_NAME:
         raise BadInput(f"pods would be called {longest}, over {LONGEST_NAME} letters: set a shorter name")
-    if role.label in SAVED and not role.group.volume:
+    if role.label in SAVED and not role.resources.volume:
         raise BadInput(f"groups.{role.label}: volume is empty; the group needs one, to go on from what it has saved")

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from boonta.deploy.core import Task
 from boonta.nodes.rpc import tunnel, wire
+from boonta.nodes.watch import ending
 from boonta.programs.wiring.machine import network
 
 EXIT = "BOONTA_EXIT"  # Set in a replay server's process: the descriptor of the socket where its tunnel's exit listens.
@@ -77,6 +78,7 @@ class Route:
         """Opens the entrance of a replay server's tunnel; returns its address."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="boonta-")
+            ending.at_end.append(self.close)  # The process may end at any time from here on, by a signal or a refusal.
         entrance = pathlib.Path(self._folder.name) / name.replace("/", "-")
         tunnel.open_entrance(entrance, address, self._key)
         self._exits[f"{wire.UNIX}{entrance}"] = address
@@ -98,7 +100,7 @@ def confined(task: Task) -> dict[str, str]:
     They keep whatever it listens on to the loopback device, but for the tunnel's exit, whose socket is made here.
 
     Raises:
-      OSError: the port is taken, or this machine has no compiler for the library that does it.
+      OSError: the port is taken, or this machine can't compile or load the library that does it.
     """
     if not keeps_tables(task.name) or EXIT in os.environ:
         return {}
@@ -106,14 +108,13 @@ def confined(task: Task) -> dict[str, str]:
         library = network.library()
     except (OSError, subprocess.SubprocessError) as error:
         raise OSError(
-            f"the replay server can't be kept to the loopback device: {error}. Install a C compiler on its host, or "
-            "let whoever reaches that host use the tables, without --tunnel"
+            f"the replay server can't be kept to the loopback device: {error}. Mend that on its host, or let "
+            "whoever reaches that host use the tables, without --tunnel"
         ) from error
     (port,) = task.ports
     try:
         listening = wire.listen(f":{port}")
     except OSError as error:
         raise OSError(f"port {port} for {task.name} is in use here; choose another --base-port") from error
-    preloaded = " ".join(filter(None, (str(library), os.environ.get("LD_PRELOAD"))))
     os.set_inheritable(listening.fileno(), True)
-    return {EXIT: str(listening.detach()), "LD_PRELOAD": preloaded}
+    return {EXIT: str(listening.detach()), network.PRELOAD: network.preloaded(library)}

@@ -17,11 +17,11 @@ from mkdocs.structure.files import File, Files
 from boonta.agents.config import declared_of, leaves
 from boonta.programs.reports import picture
 from boonta.programs.tools.list import choices, described
-from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring import launch
 from boonta.programs.wiring.command_line import help
 from boonta.programs.wiring.command_line.arguments import function_of, parse
 from boonta.programs.wiring.environments import EXAMPLES
-from boonta.programs.wiring.interpreters import anakin, sebulba
+from boonta.programs.wiring.interpreters import sebulba
 from boonta.programs.wiring.pace import Pace
 from boonta.programs.wiring.picture import picture_of
 from boonta.programs.wiring.program import Program
@@ -30,10 +30,11 @@ from boonta.programs.wiring.shipped import programs
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # What refuses a program, by way to run, as far as nothing need be compiled; local_mt and serial run what local_mp does.
+# Sebulba refuses tables where it makes them.
 CHECKS: Mapping[str, Callable[[Program], Any]] = {
-    "local_mp": check_nodes,
+    "local_mp": launch.require,
     "sebulba": sebulba.build,
-    "anakin": anakin.require_fusible,
+    "anakin": launch.require,
 }
 
 

@@ -21,15 +21,16 @@ from boonta.envs import base
 from boonta.envs.looped import LoopedEnv
 from boonta.envs.names import signature_of
 from boonta.envs.processes import InProcesses
+from boonta.envs.spec_check import narrowed
 
 
 @dataclasses.dataclass(frozen=True)
 class DmEnv:
     """B copies of one dm_env environment, stepped one after another, or by several processes.
 
-    float64 becomes float32, and a discrete action becomes int32. `make` may wrap its environment in dm_env wrappers. It
-    is drawn by the environment's method `render`, if it has one that returns uint8 [H, W, 3]. Its method
-    `episode_metrics`, if it has one, gives numbers of an episode besides its return, see `LoopedEnv`.
+    Numbers of 64 bits become those of 32, and a discrete action becomes int32. `make` may wrap its environment in
+    dm_env wrappers. It is drawn by the environment's method `render`, if it has one that returns uint8 [H, W, 3]. Its
+    method `episode_metrics`, if it has one, gives numbers of an episode besides its return, see `LoopedEnv`.
 
     Attributes:
       make: `(seed=…, **kwargs) -> dm_env.Environment`, called once per slot with a seed of its own. To be sent to
@@ -58,7 +59,8 @@ class DmEnv:
         """Reads the specs from a temporary copy of the environment.
 
         Raises:
-          ValueError: agents don't support the action spec or the reward spec; the message shows it.
+          ValueError: agents don't support the action spec or the reward spec, or 32 bits don't hold a bound; the
+            message shows it.
         """
         env = self._make(0)
         try:
@@ -68,7 +70,7 @@ class DmEnv:
             if not isinstance(rewards, specs.Array) or rewards.shape:
                 raise ValueError(f"reward_spec is {rewards}; allowed: a scalar")
             return base.EnvSpec(
-                observations=tree.map_structure(_narrow, env.observation_spec()), actions=_narrow(actions)
+                observations=tree.map_structure(narrowed, env.observation_spec()), actions=narrowed(actions)
             )
         finally:
             env.close()
@@ -87,18 +89,21 @@ class DmEnv:
 
 
 class _Slot(dm_env.Environment):
-    """One environment, whose actions are converted to the dtype of its own spec."""
+    """One environment, whose actions are converted to the dtype of its own spec, and are within its own bounds."""
 
     def __init__(self, env: dm_env.Environment):
         self._env = env
-        self._dtype = env.action_spec().dtype
+        self._actions = env.action_spec()
         self.steps_per_s = getattr(env, "steps_per_s", None)
 
     def reset(self) -> dm_env.TimeStep:
         return self._env.reset()
 
     def step(self, action: Any) -> dm_env.TimeStep:
-        return self._env.step(np.asarray(action, self._dtype)[()])
+        action = np.asarray(action, self._actions.dtype)
+        if action.dtype.kind == "f":  # A bound of float32 may lie beyond the same bound of float64.
+            action = np.clip(action, self._actions.minimum, self._actions.maximum)
+        return self._env.step(action[()])
 
     def observation_spec(self) -> Any:
         return self._env.observation_spec()
@@ -114,16 +119,3 @@ class _Slot(dm_env.Environment):
 
     def close(self) -> None:
         self._env.close()
-
-
-def _narrow(spec: specs.Array) -> specs.Array:
-    """Returns the spec with the dtype that networks compute with."""
-    if isinstance(spec, specs.DiscreteArray):
-        return specs.DiscreteArray(spec.num_values, np.int32, spec.name)
-    if spec.dtype != np.float64:
-        return spec
-    if not isinstance(spec, specs.BoundedArray):
-        return specs.Array(spec.shape, np.float32, spec.name)
-    with np.errstate(over="ignore"):  # A float64 bound beyond float32 becomes infinite.
-        low, high = spec.minimum.astype(np.float32), spec.maximum.astype(np.float32)
-    return specs.BoundedArray(spec.shape, np.float32, low, high, spec.name)

@@ -11,11 +11,13 @@ from typing import Any
 import dm_env
 import numpy as np
 import tree
+from dm_env import specs
 
 from boonta.envs import base
 from boonta.envs.actions import check_action
 from boonta.envs.episode_metrics import checked
 from boonta.envs.spec_check import name_of
+from boonta.envs.step_check import require_fit
 
 
 class LoopedEnv(base.BatchedEnv):
@@ -64,11 +66,7 @@ class LoopedEnv(base.BatchedEnv):
             raise ValueError(f"the environment's reward has the shape {list(reward.shape[1:])}; it must be one number")
         discount = np.array([1.0 if step.first() else step.discount for step in steps], np.float32)
         try:
-            observation = tree.map_structure(
-                lambda spec, *leaves: np.stack(leaves, dtype=spec.dtype),
-                self.spec.observations,
-                *[step.observation for step in steps],
-            )
+            observation = tree.map_structure(_stacked, self.spec.observations, *[step.observation for step in steps])
         except (TypeError, ValueError) as error:
             cause = _misfit(self.spec.observations, [step.observation for step in steps]) or error
             raise ValueError(f"the environment's observations are not as its spec says: {cause}") from error
@@ -79,6 +77,16 @@ class LoopedEnv(base.BatchedEnv):
     def _metrics(self, slot: int) -> dict[str, float]:
         """The numbers of a slot's episode, which has ended."""
         return checked(getattr(self._envs[slot], "episode_metrics", dict)())
+
+
+def _stacked(spec: specs.Array, *leaves: Any) -> np.ndarray:
+    """A leaf of all slots, [B, ...], in the dtype of its spec."""
+    if spec.dtype.kind not in "iu":
+        return np.stack(leaves, dtype=spec.dtype)
+    given = np.stack(leaves)
+    made = given.astype(spec.dtype, casting="same_kind", copy=False)
+    require_fit(spec, given, made)
+    return made
 
 
 def _misfit(wanted: Any, observations: Sequence[Any]) -> str:

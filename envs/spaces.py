@@ -15,6 +15,7 @@ from dm_env import specs
 from gymnasium import spaces
 
 from boonta.envs import base
+from boonta.envs.spec_check import narrowed
 
 MASKED = {"observation", "action_mask"}  # The parts of an observation of PettingZoo's or RLlib's with illegal actions.
 SPACES = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
@@ -66,13 +67,15 @@ def observed(observation: Any, action: Any, value: Any, last: Any) -> Any:
 
 
 def to_spec(space: spaces.Space, name: str) -> Any:
-    """Converts a gymnasium space to a dm_env spec, or to a nest of specs."""
+    """Converts a gymnasium space to a dm_env spec, or to a nest of specs; numbers of 64 bits become those of 32.
+
+    Raises:
+      ValueError: there is no spec for it, or 32 bits don't hold a bound of integers.
+    """
     if isinstance(space, spaces.Discrete):
         return specs.DiscreteArray(int(space.n), np.int32, name)
     if isinstance(space, spaces.Box):
-        dtype = np.float32 if space.dtype == np.float64 else space.dtype
-        with np.errstate(over="ignore"):  # A float64 bound beyond float32 becomes infinite.
-            return specs.BoundedArray(space.shape, dtype, space.low.astype(dtype), space.high.astype(dtype), name)
+        return narrowed(specs.BoundedArray(space.shape, space.dtype, space.low, space.high, name))
     if isinstance(space, spaces.MultiBinary):
         return specs.BoundedArray(space.shape, np.int8, 0, 1, name)
     if isinstance(space, spaces.MultiDiscrete):
@@ -120,8 +123,14 @@ def to_space(space: spaces.Space, action: np.ndarray) -> Any:
 
 
 def to_spaces(space: spaces.Space, actions: np.ndarray) -> np.ndarray:
-    """Converts B actions of `to_action_spec(space)` to actions of the space, batched as Gymnasium does."""
-    return np.asarray(actions + _start(space), space.dtype)
+    """Converts B actions of `to_action_spec(space)` to actions of the space, batched as Gymnasium does.
+
+    A bound of float32 may lie beyond the same bound of float64, so real numbers are clipped to the space's own.
+    """
+    actions = np.asarray(actions + _start(space), space.dtype)
+    if isinstance(space, spaces.Box) and space.dtype.kind == "f":
+        return np.clip(actions, space.low, space.high)
+    return actions
 
 
 def from_spaces(space: spaces.Space, actions: Any) -> np.ndarray:

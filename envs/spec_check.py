@@ -1,6 +1,9 @@
-"""Checks that an environment's spec is one that agents support: the first part of `envs.conformance`."""
+"""Specs that agents support: the check, which is the first part of `envs.conformance`, and numbers of 64 bits in 32."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tree
@@ -9,6 +12,11 @@ from dm_env import specs
 from boonta.envs import base
 
 SHOWN = 5  # Limit of the leaves in a message.
+# JAX computes with 32 bits, and tables keep what it computes with.
+NARROWER: Mapping[np.dtype[Any], np.dtype[Any]] = {
+    np.dtype(wide): np.dtype(narrow)
+    for wide, narrow in ((np.float64, np.float32), (np.int64, np.int32), (np.uint64, np.uint32))
+}
 
 
 class ConformanceError(AssertionError):
@@ -33,10 +41,12 @@ def check_spec(env: base.Env) -> None:
             raise ConformanceError("observations is a nest of dm_env specs", f"{name_of(path)}: {leaf!r}")
         if np.issubdtype(leaf.dtype, np.floating) and leaf.dtype != np.float32:
             raise ConformanceError("real numbers are float32", f"{name_of(path)} of observations is {leaf.dtype}")
+        _check_integers(leaf, f"{name_of(path)} of observations")
     if not isinstance(spec.actions, specs.BoundedArray):
         raise ConformanceError("actions is a DiscreteArray or a BoundedArray", repr(spec.actions))
     if spec.actions.dtype != np.float32 and not np.issubdtype(spec.actions.dtype, np.integer):
         raise ConformanceError("actions are integers or float32", repr(spec.actions))
+    _check_integers(spec.actions, "actions")
     if isinstance(spec.observations, base.BoardView):
         _check_board(spec.observations, spec.actions)
     for name in ("rewards", "discounts"):
@@ -50,6 +60,43 @@ def check_spec(env: base.Env) -> None:
         raise ConformanceError("frames_per_step is an int of at least 1", repr(spec.frames_per_step))
     if spec.num_players != 1 and not (spec.num_players == 2 and isinstance(spec.observations, base.BoardView)):
         raise ConformanceError("there is one player, or two who see a BoardView", f"{spec.num_players} players")
+
+
+def narrowed(spec: specs.Array) -> specs.Array:
+    """The spec of the same numbers in a dtype that agents support; of discrete ones int32.
+
+    The least and the greatest integer of 64 bits stand for no bound, as they do in Gymnasium; gym's are 2 within them.
+
+    Raises:
+      ValueError: 32 bits don't hold a bound of integers; the message shows the spec.
+    """
+    if isinstance(spec, specs.DiscreteArray):
+        return specs.DiscreteArray(spec.num_values, np.int32, spec.name)
+    dtype = NARROWER.get(spec.dtype)
+    if dtype is None:
+        return spec
+    if not isinstance(spec, specs.BoundedArray):
+        return specs.Array(spec.shape, dtype, spec.name)
+    bounds = spec.minimum, spec.maximum
+    if dtype.kind != "f":
+        wide, narrow = np.iinfo(spec.dtype), np.iinfo(dtype)
+        for bound in bounds:
+            is_bound = (bound > wide.min + 2) & (bound < wide.max - 2)
+            if (is_bound & ((bound < narrow.min) | (bound > narrow.max))).any():
+                raise ValueError(
+                    f"{spec} has a bound beyond {dtype}, as which agents take it: {narrow.min} to {narrow.max}; give "
+                    "its numbers on another scale, or as float32"
+                )
+        bounds = tuple(np.clip(bound, narrow.min, narrow.max) for bound in bounds)
+    with np.errstate(over="ignore"):  # A float64 bound beyond float32 becomes infinite.
+        low, high = (bound.astype(dtype) for bound in bounds)
+    return specs.BoundedArray(spec.shape, dtype, low, high, spec.name)
+
+
+def _check_integers(leaf: specs.Array, name: str) -> None:
+    """Asserts that a leaf's integers have at most 32 bits."""
+    if np.issubdtype(leaf.dtype, np.integer) and leaf.dtype in NARROWER:
+        raise ConformanceError("integers have at most 32 bits", f"{name} is {leaf.dtype}")
 
 
 def _check_board(view: base.BoardView, actions: specs.Array) -> None:

@@ -76,6 +76,24 @@ class StepCheck:
         return f"the environment's {name} is {leaf[where]} in slot {slot} at step {self._step:,}"
 
 
+def require_fit(spec: specs.Array, given: np.ndarray, made: np.ndarray) -> None:
+    """Refuses integers that the dtype of a leaf's spec doesn't hold: numpy makes others of them without a word.
+
+    Args:
+      spec: the leaf's spec.
+      given: the environment's numbers.
+      made: the same ones in the spec's dtype.
+
+    Raises:
+      ValueError: they are other numbers.
+    """
+    if given.dtype == made.dtype or given.dtype.kind not in "iu" or made.dtype.kind not in "iu":
+        return
+    wrong = given != made
+    if wrong.any():
+        raise ValueError(f"{spec.name or 'an observation'} has {given[wrong][0]}, which {made.dtype} doesn't hold")
+
+
 def _has_nan(leaf: Any) -> bool:
     """Whether a numpy array of real numbers has a NaN, which its sum of squares then is, too: it takes no copy."""
     return isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" and bool(np.isnan(np.vdot(leaf, leaf)))

@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import tree
+from dm_env import specs
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from boonta.envs import base, spaces
 from boonta.envs.actions import check_action
 from boonta.envs.episode_metrics import chosen
+from boonta.envs.step_check import require_fit
 
 MODE = "autoreset_mode"  # The name of the auto-reset in a vector environment's metadata.
 
@@ -93,9 +95,7 @@ class VectorBatch(base.BatchedEnv):
             step_type=base.step_types(first, self._last),
             reward=reward,
             discount=np.where(terminated & ~first, 0, 1).astype(np.float32),
-            observation=tree.map_structure(
-                lambda spec, leaf: np.array(leaf, spec.dtype), self.spec.observations, observation
-            ),
+            observation=tree.map_structure(_copied, self.spec.observations, observation),
         )
 
     def _metrics_of(self, slot: int, info: Mapping[str, Any]) -> dict[str, float]:
@@ -110,6 +110,13 @@ class VectorBatch(base.BatchedEnv):
             if name not in masks and (f"_{name}" not in arrays or arrays[f"_{name}"][slot])
         }
         return chosen(self._metrics, own)
+
+
+def _copied(spec: specs.Array, leaf: Any) -> np.ndarray:
+    """A copy of a leaf in the dtype of its spec."""
+    made = np.array(leaf, spec.dtype)
+    require_fit(spec, np.asarray(leaf), made)
+    return made
 
 
 def _seeds(env: Any, seed: int) -> int | list[int]:

@@ -12,8 +12,10 @@ from boonta.envs.base import BatchedEnv, Env, TimeStep
 from boonta.envs.step_check import StepCheck
 from boonta.nodes.acting.base import GroupAct, count_episodes, open_acting, require_steady
 from boonta.nodes.base import Node
+from boonta.nodes.tables.base import Store, Writer
 from boonta.nodes.tables.contract import written_by
 from boonta.nodes.tables.freshness import require_slots
+from boonta.nodes.watch.reporter import MonitorHandle
 
 NUM_ENVS = 32
 
@@ -30,7 +32,7 @@ class Actor(Node):
       env: makes the environments.
       variables: handle of the variable server; `Colocated` with the learner; or `nodes.acting.base.Remote`, for
         another node to act.
-      replay: a `nodes.tables.base.Store`, or the handle of one.
+      replay: the tables.
       monitor: handle.
       num_envs: environment slots of this node, over all its threads.
       threads: number of groups that alternate.
@@ -50,8 +52,8 @@ class Actor(Node):
         agent: Agent,
         env: Env,
         variables: Any,
-        replay: Any,
-        monitor: Any = None,
+        replay: Store,
+        monitor: MonitorHandle | None = None,
         *,
         num_envs: int = NUM_ENVS,
         threads: int = 2,
@@ -131,7 +133,7 @@ class Actor(Node):
 class _SlotGroup:
     """Environments that step together, the function that acts in them, and their writer."""
 
-    def __init__(self, node: Actor, env: BatchedEnv, act: GroupAct, writer: Any):
+    def __init__(self, node: Actor, env: BatchedEnv, act: GroupAct, writer: Writer):
         self.env = env
         self._node = node
         self.act = act

@@ -28,18 +28,16 @@ from boonta.nodes.fused.dispatch import Lengths, Pending
 from boonta.nodes.fused.episodes import Recent
 from boonta.nodes.fused.evaluations import Evaluations
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Setup, check_setup, one_learner
-from boonta.nodes.fused.saver import Saver
+from boonta.nodes.fused.saver import StateSaver
 from boonta.nodes.hosts.agreement import Agreement, Decision
 from boonta.nodes.learning.profiling import Profile, Tracer
-from boonta.nodes.metrics import start_seconds
 from boonta.nodes.snapshots.store import KEEP, MEMBERS, Retention
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.watch.calls import polled
 from boonta.nodes.watch.evaluation import Evaluation
 from boonta.nodes.watch.reuse import reused
 from boonta.nodes.watch.stopping import StopRule
-
-DISPATCH_DEADLINE_S = 600.0
+from boonta.nodes.watch.stopwatch import start_seconds
 
 
 class Anakin(Node):
@@ -124,7 +122,7 @@ class Anakin(Node):
         with self.stopwatch("restoring the checkpoint"):
             checkpointer = Checkpointer(self._state_folder, self._retention, self._start_from, self.warn)
             learner, self._base = checkpointer.resume(learner)
-            self._saver = Saver(checkpointer, self.warn)
+            self._saver = StateSaver(checkpointer, self.warn)
             resumed = self._agreement.resumed(self._base)
             if self.monitor is not None and resumed is not None:
                 self.heartbeat()
@@ -167,6 +165,7 @@ class Anakin(Node):
             self._collect()
         if self._decision.save:
             self._save_beside()
+            self._decision = self._decision._replace(save=False)
         if self._decision.end:
             self.stop()
         elif not rounds:
@@ -215,7 +214,7 @@ class Anakin(Node):
     def _collect(self) -> None:
         """Collects the oldest dispatch."""
         pending = self._pending[0]
-        results = self.wait_for("the device", self._poll(pending), DISPATCH_DEADLINE_S)
+        results = self.wait_for(pending.waits_for, self._poll(pending), pending.deadline_s)
         del self._pending[0]
         self._take(pending, *results)
         now = time.monotonic()
@@ -226,16 +225,16 @@ class Anakin(Node):
     def _settle(self) -> None:
         """Waits until the device has computed what was dispatched, and leaves it to be collected."""
         for pending in self._pending:
-            self.wait_for("the device", self._poll(pending), DISPATCH_DEADLINE_S)
+            self.wait_for(pending.waits_for, self._poll(pending), pending.deadline_s)
 
     def _collect_all(self) -> None:
         """Collects what was dispatched, so that a save's counters and metrics are those of the newest update."""
         with self.stopwatch("saving: waiting for the device"):  # Also at the end, which waits for what is called so.
             while self._pending:
                 pending = self._pending.pop(0)
-                results = self._poll(pending)(DISPATCH_DEADLINE_S)
+                results = self._poll(pending)(pending.deadline_s)
                 if results is None:
-                    raise TimeoutError(f"{self.name} waited {DISPATCH_DEADLINE_S:.0f} s for the device")
+                    raise TimeoutError(f"{self.name} waited {pending.deadline_s:.0f} s for {pending.waits_for}")
                 self._take(pending, *results)
 
     def _poll(self, pending: Pending) -> Callable[[float], Any]:
@@ -248,25 +247,28 @@ class Anakin(Node):
         """Takes a dispatch's results, on the host."""
         if outcomes:
             self._log(pending, outcomes, evaluation)
-        self._decision = self._agreement.merge(reports, pending.updates)
+        decision = self._agreement.merge(reports, pending.updates)
+        # A step may collect several dispatches; a save that one of them asks for is still to be made.
+        self._decision = decision._replace(save=decision.save or self._decision.save)
 
     def _log(self, pending: Pending, outcomes: list[fusion.RoundResult], evaluation: EvaluationResult | None) -> None:
         if not hasattr(self, "_last_update"):
             self.measure(start_seconds(self.stopwatch) | reused())
-        self._last_update = expanded(outcomes[-1].metrics)
+        self._last_update = update = expanded(outcomes[-1].metrics)
         evaluated = {} if evaluation is None else evaluation.metrics
         rounds, program = pending.rounds, self._fused.program
         episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
-        measured = self._fused.summarise({**self._last_update, **evaluated}, episodes, pending.updates)
+        measured = self._fused.summarise({**update, **evaluated}, episodes, pending.updates)
         self._played = episodes if self._played is None else jax.tree.map(np.add, self._played, episodes)
         self.count(updates=rounds * program.updates)
         self._account(rounds * program.env_steps, rounds * program.renewed, episodes)
         if evaluation is not None:
             if self._agreement.first:
                 self.count(eval_episodes=self._evaluation.episodes * self._fused.learners)
-            given = pending.learner, self._last_update, self._played, pending.updates
+            measured |= self._evaluations.add(
+                evaluation, pending, update, self._played, counts=self._counters(), start=self._episodes.start
+            )
             self._played = None
-            measured |= self._evaluations.add(evaluation, *given, self._counters(), self._episodes.start)
         self.measure(measured)  # At once: a heartbeat in between would give an evaluation the version of the last.
         if evaluation is not None:
             self.heartbeat()  # The next evaluation may come before a regular one, and take this one's place.

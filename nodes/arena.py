@@ -9,13 +9,11 @@ import numpy as np
 
 from boonta.agents.base import Agent, Nest
 from boonta.envs.base import Env, Player
-from boonta.nodes.acting.local import acting_params, evaluated_policy, jit_policy
 from boonta.nodes.evaluating import Evaluating
 from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
-from boonta.nodes.metrics import standard_error
-from boonta.nodes.variables import open_params
 from boonta.nodes.watch.evaluation import MAX_MOVES, as_metrics
+from boonta.nodes.watch.means import standard_error
 
 
 class Arena(Evaluating):
@@ -35,8 +33,8 @@ class Arena(Evaluating):
       opponents: opponents by name; the first one anchors the Elo scale.
       earlier: number of matches per evaluation against earlier versions, drawn from those kept.
       keep: number of versions kept, spread over the run.
-      seed: seed of the environments and of both sides.
-      evaluation: the fields of `nodes.watch.evaluation.Evaluation`; its episodes are the games of a match, and even.
+      settings: as for `Evaluating`: the seed of the environments and of both sides, and the fields of
+        `nodes.watch.evaluation.Evaluation`; its episodes are the games of a match, and even.
     """
 
     def __init__(
@@ -50,10 +48,9 @@ class Arena(Evaluating):
         opponents: Mapping[str, Player],
         earlier: int = 2,
         keep: int = 10,
-        seed: int = 0,
-        **evaluation: Any,
+        **settings: Any,
     ):
-        super().__init__(name, monitor, **evaluation)
+        super().__init__(name, agent, env, variables, monitor, **settings)
         if env.spec.num_players != 2:
             raise ValueError(f"{name}: env has {env.spec.num_players} player; without a second it needs an Evaluator")
         if not opponents or "earlier" in opponents:
@@ -63,31 +60,18 @@ class Arena(Evaluating):
             raise ValueError(f"{name}: episodes is {games}; it must be even, because half are played as either player")
         if earlier < 0 or keep < 2:
             raise ValueError(f"{name}: earlier is {earlier}, keep is {keep}; they must be at least 0 and 2")
-        self._policy = evaluated_policy(agent, self._evaluation.deterministic)
-        self._agent = agent
-        self._env = env
-        self._variables = variables
         self._opponents = opponents
-        self._games = games
         self._earlier = earlier
         self._keep = keep
-        self._seed = seed
 
     def start(self) -> None:
-        self._act = jit_policy(self._policy)
-        self._params = open_params(self._variables, acting_params(self._agent))
+        super().start()
         self._rng = np.random.default_rng([self._seed, self.past_starts])
         self._versions: dict[int, Nest] = {}
         # By version and opponent, which is a name or another version.
         self._results: dict[tuple[Any, Any], elo.Result] = {}
 
-    def round(self) -> None:
-        if not self._results:
-            env = self._env(self._games, self._seed)
-            self.compile_in(env, self._policy, self._act, self._params, self._seed)
-        self.wait_for("params", self._params.poll)
-        version, params = self._params.snapshot()
-        began = self.begin(version)
+    def evaluate(self, version: int, params: Nest) -> dict[str, float]:
         self._versions[version] = params
         outcomes = {}
         for name, player in self._opponents.items():
@@ -99,7 +83,7 @@ class Arena(Evaluating):
             matches = [self._match(version, rival, self._side(rival), OPENING) for rival in rivals]
             outcomes["earlier"] = np.concatenate(matches)
         thin(self._versions, self._keep)
-        self.finish(began, self._summary(version, outcomes))
+        return self._summary(version, outcomes)
 
     def _side(self, version: int) -> MakeSide:
         return policy_side(self._policy, self._act, self._versions[version], self.stopwatch)
@@ -108,7 +92,7 @@ class Arena(Evaluating):
         """Plays a version against an opponent and records the result; returns the outcomes [B]."""
         outcome = play_match(
             self._env,
-            self._games,
+            self._evaluation.episodes,
             (self._side(version), opponent),
             seed=int(self._rng.integers(2**31)),
             stopping=self._stop.is_set,

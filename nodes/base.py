@@ -10,10 +10,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.snapshots import files
 from boonta.nodes.watch import pulse
-from boonta.nodes.watch.reporter import Reporter
+from boonta.nodes.watch.reporter import MonitorHandle, Reporter
+from boonta.nodes.watch.stopwatch import Stopwatch
 
 T = TypeVar("T")
 END_REPORT_S = 5.0
@@ -68,7 +68,7 @@ class Node:
     away_s: float | None = None
     limit_s = 300.0
 
-    def __init__(self, name: str, monitor: Any = None):
+    def __init__(self, name: str, monitor: MonitorHandle | None = None):
         self.name = name
         self.stopwatch = Stopwatch(name)
         self.monitor = monitor
@@ -79,6 +79,7 @@ class Node:
         self.launched_at = time.monotonic()
         self.snapshot_request = (0, 0)
         self.program_counts: dict[str, float] = {}  # The whole program's, as of the last heartbeat.
+        self.left_out = 0.0  # Sequences that learners found too old, and actors replace, as of the last heartbeat.
         self.evaluation: dict[str, float] = {}  # The program's last evaluation, as of the last heartbeat.
         self.meanwhile: Callable[[], None] = lambda: None
         self.launcher: Callable[[], threading.Event] = threading.Event
@@ -263,6 +264,7 @@ class Node:
             reply = self.monitor.beat(report)
             self._reporter.arrived(report)
             self.program_counts = dict(reply["counts"])
+            self.left_out = reply.get("left_out", self.program_counts.get("stale_sequences", 0.0))
             self.evaluation = dict(reply["evaluation"])
             self.ending = bool(reply["ending"])
             self.failure = reply["failure"]

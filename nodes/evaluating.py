@@ -10,14 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from boonta.agents.base import Nest, Policy, Slots
-from boonta.envs.base import BatchedEnv, Episode
-from boonta.nodes.acting.local import Act, Acting, Play
+from boonta.agents.base import Agent, Nest, Slots
+from boonta.envs.base import Env, Episode
+from boonta.nodes.acting.local import Acting, Play, acting_params, evaluated_policy, jit_policy
 from boonta.nodes.base import Stopped
-from boonta.nodes.metrics import Stopwatch, mean
 from boonta.nodes.periodic import Periodic
+from boonta.nodes.variables import open_params
 from boonta.nodes.watch.calls import answered
 from boonta.nodes.watch.evaluation import By, Evaluation
+from boonta.nodes.watch.means import mean
+from boonta.nodes.watch.stopwatch import Stopwatch
 
 LOOK_S = 0.2  # Time between two looks at the program's counters.
 
@@ -25,13 +27,19 @@ LOOK_S = 0.2  # Time between two looks at the program's counters.
 class Evaluating(Periodic):
     """A node whose rounds are evaluations: every so many seconds, or where a counter of the program passes a multiple.
 
+    A subclass says in `evaluate` what one evaluation is; compiling, waiting and reporting are the same for all.
+
     Args:
       name: name of this node.
+      agent: the agent.
+      env: makes the environments.
+      variables: handle of the variable server, or `Colocated` with the learner.
       monitor: handle of the monitor, whose answers to heartbeats have the counters.
+      seed: seed of the environments and the policy.
       settings: the fields of `Evaluation`.
 
     Raises:
-      ValueError: as `Evaluation`.
+      ValueError: as `Evaluation`; or the agent has no such policy.
     """
 
     role = "evaluator"
@@ -40,8 +48,12 @@ class Evaluating(Periodic):
     def __init__(
         self,
         name: str,
+        agent: Agent,
+        env: Env,
+        variables: Any,
         monitor: Any = None,
         *,
+        seed: int = 0,
         episodes: int = Evaluation.episodes,
         by: By = Evaluation.by,
         every_s: float = Evaluation.every_s,
@@ -58,8 +70,33 @@ class Evaluating(Periodic):
         self._by, self._every = self._evaluation.interval()
         # By a counter rounds wait in `step`; and without an interval for their share of the time.
         super().__init__(name, monitor, every_s=(every_s or None) if self._by == "seconds" else None)
-        self._params: Any = None  # What is evaluated: what `nodes.variables.open_params` returns, from `start` on.
+        self._agent = agent
+        self._policy = evaluated_policy(agent, self._evaluation.deterministic)
+        self._env = env
+        self._variables = variables
+        self._seed = seed
         self._target: float | None = None  # The count at which the next evaluation is due.
+
+    def start(self) -> None:
+        self._act = jit_policy(self._policy)
+        self._params = open_params(self._variables, acting_params(self._agent))
+        self._made = 0  # Evaluations so far.
+
+    def evaluate(self, version: int, params: Nest) -> dict[str, float]:
+        """Evaluates these params, of this version; returns what was found, as metrics."""
+        raise AssertionError(f"{type(self).__name__} has no evaluate()")
+
+    def round(self) -> None:
+        if not self._made:
+            self._compile()
+        self.wait_for("params", self._params.poll)
+        version, params = self._params.snapshot()
+        began = self._begin(version)
+        found = self.evaluate(version, params)
+        self._made += 1
+        self.measure(found | self._evaluation.age_allowed)
+        # What the first one compiles comes before it begins, since it doesn't come again.
+        self.rest_after(time.monotonic() - began, self._evaluation.max_share)
 
     def step(self) -> None:
         with self.stopwatch("resting"):
@@ -91,40 +128,27 @@ class Evaluating(Periodic):
         """The first multiple of the interval that the counter hasn't reached."""
         return (self._count // self._every + 1) * self._every
 
-    def compile_in(self, env: BatchedEnv, policy: Policy, act: Act, params: Any, seed: int) -> None:
+    def _compile(self) -> None:
         """Compiles policy and environments by a first step of these, and closes them: the first evaluation only plays.
 
         This is "compiling", which may take any time, and which the program's end doesn't wait for.
-
-        Args:
-          env: the environments.
-          policy, act, seed: as for `nodes.acting.local.Acting`.
-          params: what `nodes.variables.open_params` returns; the newest params act.
         """
-        with contextlib.closing(env):
-            self.wait_for("params", params.poll)
-            acting = Acting(policy, act, Slots(env.num_envs), seed, Stopwatch())
+        with contextlib.closing(self._env(self._evaluation.episodes, self._seed)) as env:
+            self.wait_for("params", self._params.poll)
+            acting = Acting(self._policy, self._act, Slots(env.num_envs), self._seed, Stopwatch())
             with self.stopwatch("compiling"):
-                env.step(acting(params.snapshot()[1], env.reset())[0])
+                env.step(acting(self._params.snapshot()[1], env.reset())[0])
 
-    def begin(self, version: int) -> float:
-        """Reports that the evaluation of this version begins; returns the time, for `finish`."""
+    def _begin(self, version: int) -> float:
+        """Reports that the evaluation of this version begins; returns the time."""
         if self._by != "seconds":
             self._target = self._next_multiple()
         self.measure({"eval_started": float(version)})
         answered(self.heartbeat)  # On this report the learner keeps its state.
         return time.monotonic()
 
-    def finish(self, began: float, metrics: dict[str, float]) -> None:
-        """Reports the results of the evaluation that began at this time, and rests for long enough.
 
-        What the first one compiles comes before it begins, since it doesn't come again.
-        """
-        self.measure(metrics | self._evaluation.age_allowed)
-        self.rest_after(time.monotonic() - began, self._evaluation.max_share)
-
-
-class Played(NamedTuple):
+class EvalEpisodes(NamedTuple):
     """One episode in each of some slots.
 
     Attributes:
@@ -138,7 +162,7 @@ class Played(NamedTuple):
     metrics: Mapping[str, float]
 
 
-def play_out(play: Play, params: Nest, max_steps: int, stopping: Callable[[], bool] = lambda: False) -> Played:
+def play_out(play: Play, params: Nest, max_steps: int, stopping: Callable[[], bool] = lambda: False) -> EvalEpisodes:
     """Plays one episode in each slot, and closes the environments.
 
     Args:
@@ -170,4 +194,4 @@ def play_out(play: Play, params: Nest, max_steps: int, stopping: Callable[[], bo
         for episode in first.values():
             for name, value in episode.metrics.items():
                 numbers[name].append(value)
-        return Played(returns, env.num_envs - len(first), {name: mean(each) for name, each in numbers.items()})
+        return EvalEpisodes(returns, env.num_envs - len(first), {name: mean(each) for name, each in numbers.items()})

@@ -25,6 +25,7 @@ from boonta.nodes.acting.local import acting_params
 from boonta.nodes.acting.requests import Lane, Request, SlotGroup
 from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.variables import VariableClient
+from boonta.nodes.watch.reporter import MonitorHandle
 
 REFRESH_S = 0.05  # Seconds between polls for newer params.
 FORGET_S = 1_800.0  # Time after which it is forgotten: a longer pause of an actor costs it its recurrent state.
@@ -67,7 +68,7 @@ class Inference(Node):
         agent: Agent,
         env: Env,
         variables: Any,
-        monitor: Any = None,
+        monitor: MonitorHandle | None = None,
         *,
         max_batch: int = 256,
         deadline_s: float = 0.002,

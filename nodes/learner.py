@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import threading
 from collections.abc import Sequence
 from concurrent import futures
 from typing import Any
@@ -14,21 +13,22 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, Batch
 from boonta.agents.metrics import expanded
+from boonta.agents.tables import sequence_counts
 from boonta.envs.base import EnvSpec
 from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.hosts.agreement import Agreement
 from boonta.nodes.hosts.arrays import own
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.learning.profiling import Profile, Tracer
-from boonta.nodes.learning.publishing import Publisher
+from boonta.nodes.learning.publishing import open_publishing
 from boonta.nodes.learning.saving import Saver, Saving
 from boonta.nodes.learning.step import StepResult, allowed_lag, compile_step, priority_metrics, require_finite
-from boonta.nodes.metrics import CONNECTING, start_seconds
 from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.tables.base import Drawn
-from boonta.nodes.tables.contract import learned_from, sequence_counts
+from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.tables.freshness import in_turns, require_every_published
 from boonta.nodes.watch.reuse import reused
+from boonta.nodes.watch.stopwatch import CONNECTING, start_seconds
 
 PUBLISH_REPLAY_EVERY = 10  # Updates; what a replay table holds is older than that anyway.
 CHECK_S = 5.0  # Longest wait, before a save, for the newest update's loss.
@@ -140,14 +140,13 @@ class Learner(Node):
         self._sound = 0  # The newest of this process's updates whose results are known, and finite.
         self._published = -1
         self._background = futures.ThreadPoolExecutor(1, "publisher")
-        self._publisher = Publisher(self._variables, lambda: self.stopping)
+        self._publish = open_publishing(self, self._variables)
         first = StepResult(self._agent.update.params(self._state), None, {}, ())
         if self._agreement.first:
             self._saver.keep_best()
         self.on_close(self._write_best)
         self._finished = self._background.submit(self._finish, self._updates, first)
         self.settle()
-        threading.Thread(target=self._publisher.keep, args=(self.sleep,), daemon=True).start()
         with self.stopwatch(f"{CONNECTING} to the tables"):
             self._dataset = self._replay.open_dataset(self._tables, over_batch, self._updates)
         self._drawn: list[tuple[Batch, Drawn]] = []  # Batches of the next step.
@@ -203,7 +202,7 @@ class Learner(Node):
         if not self.failed and self._agreement.saves_at_end():
             self._save(last=True)
             if self._published < self._updates and not self.failure and self._is_sound():
-                self._publisher.put(self._updates, self._agent.update.params(self._state))
+                self._publish(self._updates, self._agent.update.params(self._state))
 
     def _draw(self) -> None:
         """Takes one more batch for the next step."""
@@ -244,7 +243,7 @@ class Learner(Node):
         self._sound = version if logs else self._sound
         if not drawn or before // self._publish_every < version // self._publish_every:
             with self.stopwatch("publishing"):
-                self._publisher.put(version, outcome.params)
+                self._publish(version, outcome.params)
             self._published = version
         if priorities is not None:
             with self.stopwatch("prioritising"):

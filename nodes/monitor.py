@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from boonta.nodes import metrics
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.sinks.base import TENSORBOARD
 from boonta.nodes.snapshots import counters
@@ -19,6 +18,7 @@ from boonta.nodes.watch.ledger import Ledger
 from boonta.nodes.watch.program_end import ProgramEnd
 from boonta.nodes.watch.roster import Peer, Roster
 from boonta.nodes.watch.row_log import RowLog
+from boonta.nodes.watch.status import write_status
 from boonta.nodes.watch.stopping import COLLAPSE, StopRule
 
 START_S = 180.0  # Time from the launch to the first heartbeat; imports take a minute on a busy machine.
@@ -272,7 +272,7 @@ class Monitor(Periodic):
                 counters.save(self._folder, content)
             except OSError as error:  # The run can go on without, and a full disk may have room again.
                 self.warn(f"the counters can't be saved: {error}")
-            metrics.write_status(self._folder, status)
+            write_status(self._folder, status)
 
     def _fail_if_hung(self) -> None:
         """Fails the program if a node is lost or stuck, unless the launcher decides what follows."""
@@ -287,6 +287,8 @@ class Monitor(Periodic):
 
     def _end_log(self) -> None:
         self._log.close()
+        with self._writing:
+            write_status(self._folder, self.status(to_launcher=False))
         self._save_counters()  # A monitor that comes back goes on from the last row.
 
     def stop(self) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
 
 from boonta.nodes.base import Node
+from boonta.nodes.watch.reporter import MonitorHandle
 
 
 class Periodic(Node):
@@ -22,7 +22,7 @@ class Periodic(Node):
       ValueError: it would never rest, or never work.
     """
 
-    def __init__(self, name: str, monitor: Any = None, *, every_s: float | None):
+    def __init__(self, name: str, monitor: MonitorHandle | None = None, *, every_s: float | None):
         super().__init__(name, monitor)
         if every_s is not None and not (math.isfinite(every_s) and every_s > 0):
             raise ValueError(f"{name}: every_s is {every_s}; it must be above 0, and finite")

@@ -14,6 +14,7 @@ from boonta.agents.config import replaced
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.fused.learners import FusedLearner, Setup
 from boonta.nodes.fused.population import population
+from boonta.nodes.watch.reporter import MonitorHandle
 
 
 class Population(Anakin):
@@ -51,7 +52,7 @@ class Population(Anakin):
         name: str,
         agent: Agent,
         env: Any,
-        monitor: Any = None,
+        monitor: MonitorHandle | None = None,
         *,
         make: MakeAgent,
         config: Any,

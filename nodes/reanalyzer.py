@@ -13,7 +13,7 @@ from boonta.envs.base import BatchedEnv
 from boonta.nodes.acting.playback import Playback
 from boonta.nodes.acting.replayed import Replayed
 from boonta.nodes.base import AWAY_S, Node
-from boonta.nodes.tables.base import Stream
+from boonta.nodes.tables.base import ReplayStore, Stream
 from boonta.nodes.tables.contract import written_by
 
 # Sequences of each slot that are requested ahead, so that it can go on when its sequence ends.
@@ -31,6 +31,8 @@ class Reanalyzer(Playback):
     change only between two sequences. Each group reads from all replay servers, and writes to its own. The arguments
     are those of `Playback`; `recorded_table` returns the table that is read.
     """
+
+    _replay: ReplayStore  # It is read from, too.
 
     @classmethod
     def require_tables(cls, tables: Sequence[Table]) -> None:

@@ -18,6 +18,7 @@ from boonta.nodes.snapshots import manifest, parts
 from boonta.nodes.snapshots.store import CHECKPOINTS, KEEP, Retention, SnapshotFolder
 from boonta.nodes.tables.division import SERVERS, divided, require_divisible
 from boonta.nodes.tables.reverb.server import REMEDY, Server, make_table, require_same, table_info
+from boonta.nodes.watch.reporter import MonitorHandle
 
 REVERBS_OWN = "reverb"  # The folder that Reverb itself reads and writes; nothing stays in it.
 OVERDUE = 1.5  # Intervals without a request after which the tables are saved anyway.
@@ -59,7 +60,7 @@ class Replay(Periodic):
         agent: Agent,
         spec: EnvSpec,
         folder: str,
-        monitor: Any = None,
+        monitor: MonitorHandle | None = None,
         *,
         beside: str = CHECKPOINTS,
         save_every_s: float = 300.0,

@@ -17,6 +17,7 @@ from boonta.agents.base import Nest
 from boonta.nodes.acting.lock_step import LockStep
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.watch.calls import answered, in_thread, polled
+from boonta.nodes.watch.reporter import MonitorHandle
 
 LOOK_S = 0.5  # Time for which a server that fetches from the first one waits there for newer params.
 EMPTY = "waiting for params of the first variable server"  # What it does until it has fetched any.
@@ -80,7 +81,7 @@ class VariableServer(Periodic):
     served = ("put", "get", "newest")
     away_s = 5.0  # Params may take longer over a slow network, but nobody who is asked to stop waits for a dead server.
 
-    def __init__(self, name: str, monitor: Any = None, *, source: Sequence[Any] | None = None):
+    def __init__(self, name: str, monitor: MonitorHandle | None = None, *, source: Sequence[Any] | None = None):
         super().__init__(name, monitor, every_s=1.0 if source is None else None)
         self.serves = 3 if source is None else 2
         self._source = source

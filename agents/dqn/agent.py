@@ -8,7 +8,7 @@ import jax
 import optax
 
 from boonta.agents import descent, networks, optimisation
-from boonta.agents.base import Agent, Nest, Table, from_archives
+from boonta.agents.base import Agent, Nest, Table
 from boonta.agents.config import require, require_sign
 from boonta.agents.dqn.config import Config
 from boonta.agents.dqn.loss import dqn_loss
@@ -17,6 +17,7 @@ from boonta.agents.dqn.policy import make_policy
 from boonta.agents.exploration import with_updates
 from boonta.agents.heads import num_actions
 from boonta.agents.n_step import FreshErrors
+from boonta.agents.tables import from_archives
 from boonta.agents.views import view_of
 from boonta.envs.base import EnvSpec
 

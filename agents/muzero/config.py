@@ -166,10 +166,10 @@ class Config:
     )
     reanalyze_ratio: float = field(
         0.0,
-        "r, share of an update's sequences whose policy and value targets come from a search with newer params than "
-        "those that acted. Each fresh sequence is still drawn replay.samples_per_insert times, and the reanalyzed ones "
-        "come on top: with 0.8 there are five times as many updates per env step. With 1 only reanalyzed ones are "
-        "learned from, as often as fresh ones would be, so that any actor may play.",
+        "r, share of an update's sequences whose targets come from a search with newer params than those that acted. "
+        "Each fresh sequence is still drawn replay.samples_per_insert times, and the reanalyzed ones come on top: with "
+        "0.8 there are five times as many updates per env step. Below 1 one at least is fresh: of 32, 0.99 is 31. With "
+        "1 only reanalyzed ones are learned from, as often as fresh ones would be, so that any actor may play.",
         source="[M], App. H, 0.8; [E], 0.99",
         at_least=0,
         at_most=1,

@@ -20,7 +20,7 @@ class Puct:
         0.3, "Parameter of the noise at the root.", source="[M], code: 0.3 for chess, 0.25 for Atari", above=0
     )
     dirichlet_fraction: float = field(
-        0.25, "The noise's share of the root's prior.", source="[M], code", at_least=0, at_most=1
+        0.25, "The noise's share of the root's prior over the legal actions.", source="[M], code", at_least=0, at_most=1
     )
     pb_c_init: float = field(1.25, "Constant c1 of the exploration term.", source="[M], Eq. 2", above=0)
     pb_c_base: float = field(19652.0, "Constant c2 of the exploration term.", source="[M], Eq. 2", above=0)

@@ -31,7 +31,7 @@ from boonta.agents.muzero.reanalyze import reanalyze
 from boonta.agents.muzero.search import Search
 from boonta.agents.muzero.targets import Targets, make_targets
 from boonta.agents.optimisation import Context, Outcome
-from boonta.agents.returns import importance_weights, value_targets
+from boonta.agents.returns import importance_weights, mean_over, value_targets
 from boonta.agents.sequences import folded
 from boonta.envs.base import LAST
 
@@ -103,17 +103,18 @@ def muzero_loss(
     share = jnp.full(config.unroll_length + 1, 1 / config.unroll_length).at[0].set(1.0)
     of_root = {name: jnp.sum(share * targets.mask * loss, axis=1) for name, loss in losses.items()}  # [N]
     # 6. Sequences drawn with a higher probability count less.
-    learns = jnp.any(targets.mask.reshape(len(batch.probability), -1) > 0, axis=1)
+    learns = jnp.ones_like(batch.probability, bool)  # A root is always learned from.
     importance, beta = importance_weights(batch.probability, learns, context.updates, config.replay)  # [B]
     means = {name: jnp.mean(jnp.repeat(importance, config.roots) * loss) for name, loss in of_root.items()}
     # 7. The errors of the roots' values are the sequence's priority.
     value = expectation(support, unroll.value[:, 0])  # [N]
-    error = (jnp.abs(value - targets.value[:, 0]) * targets.mask[:, 0]).reshape(-1, config.roots)  # [B, R]
+    error = jnp.abs(value - targets.value[:, 0]).reshape(-1, config.roots)  # [B, R]
+    entropy = jax.scipy.special.entr(steps.extras.policy).sum(-1)  # [M, B]
     metrics = means | {
         "value": jnp.mean(value),
         "value_target": jnp.mean(targets.value[:, 0]),
         "value_error": jnp.mean(error),
-        "search_entropy": jnp.mean(jax.scipy.special.entr(steps.extras.policy).sum(-1)),
+        "search_entropy": mean_over(steps.step_type != LAST)(entropy),
         "importance_exponent": beta,
         **_largest(targets, config.support_limit),
     }

@@ -1,6 +1,7 @@
 """What MuZero's metrics mean.
 
-A loss is a mean over sequences of the sum over the root and the K states after it.
+A loss is a mean over sequences. The root counts 1 in it, and the K states after it 1 together; a loss that belongs to
+steps has no root.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from boonta.agents.metrics import Metric
 
 METRICS = (
     Metric(
-        "policy_loss", "Cross-entropy of the predicted policy and the search's.", "nats", "falling to search_entropy"
+        "policy_loss",
+        "Cross-entropy of the predicted policy and the search's: the root's, and the mean of the states' after it.",
+        "nats",
+        "falling to about twice search_entropy",
     ),
     Metric(
         "value_loss",
@@ -37,7 +41,7 @@ METRICS = (
         "afterstate_loss",
         "Cross-entropy of the predicted value of afterstates and its target.",
         "nats",
-        "falling, near value_loss",
+        "falling to about half of value_loss, which has the roots' besides",
     ),
     Metric(
         "value_target",
@@ -48,7 +52,7 @@ METRICS = (
     Metric("value_error", "Mean distance between the roots' values and their targets.", "discounted return", "falling"),
     Metric(
         "search_entropy",
-        "Mean entropy of the search's policies in the batch.",
+        "Mean entropy of the search's policies in the batch, without those of an episode's last row.",
         "nats",
         "falling slowly; it stays high where the model can't tell actions apart",
     ),

@@ -16,6 +16,7 @@ from boonta.agents.muzero import history
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.networks import Model
 from boonta.agents.muzero.search import Planned, make_search, noise_of
+from boonta.agents.tables import sequence_counts
 from boonta.agents.views import legal_of, view_of
 from boonta.envs.base import EnvSpec, TimeStep
 
@@ -52,10 +53,13 @@ def extras_of(planned: Planned) -> Extras:
 
 
 def env_steps_per_update(config: Config) -> float:
-    """Env steps for each update; reanalyzed sequences come on top of fresh ones, or else take their place."""
-    fresh = config.replay.table("trajectories", config.sequence_length, config.roots)
-    on_top = config.reanalyze == "nodes" and config.reanalyze_ratio < 1
-    return fresh.env_steps_per_update * (1 - config.reanalyze_ratio if on_top else 1)
+    """Env steps for each update of one learner; reanalyzed sequences come on top of fresh ones, or take their place."""
+    fresh, ratio = config.replay.table("trajectories", config.sequence_length, config.roots), config.reanalyze_ratio
+    if config.reanalyze == "nodes" and 0 < ratio < 1:
+        # Only whole sequences are drawn, so that their share isn't quite that of the config.
+        number, _ = sequence_counts([dataclasses.replace(fresh, share=share) for share in (1 - ratio, ratio)])
+        fresh = dataclasses.replace(fresh, batch_size=number)
+    return fresh.env_steps_per_update
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -23,8 +23,8 @@ def reanalyze(params: Nest, key: jax.Array, stack: Nest, steps: Steps, *, search
     """Replaces the policies and values of a share of the sequences by those of a new search.
 
     Only rows whose result is learned from are searched: those that windows reach, or all if values bootstrap from the
-    search's values. Which sequences are searched doesn't matter, since their order is random; they are spread over the
-    batch, and so over the devices that share it.
+    search's values. Which sequences are searched is drawn anew each time, since a batch may be sorted by where its
+    sequences were kept; they are spread over the batch, and so over the devices that share it.
 
     Args:
       params: params of the target network.
@@ -41,19 +41,21 @@ def reanalyze(params: Nest, key: jax.Array, stack: Nest, steps: Steps, *, search
     count = max(1, round(config.reanalyze_ratio * batch_size))
     rows = num_rows if config.value_target == "search" else config.roots + config.unroll_length
     groups = math.gcd(count, batch_size)
+    key, choice_key = jax.random.split(key)
+    chosen = jax.random.permutation(choice_key, batch_size // groups)[: count // groups]  # Of each group.
 
     def grouped(x: jax.Array) -> jax.Array:
-        """[M, B, ...] -> [G, M, B / G, ...]; the part [:, :rows, :count / G] is searched."""
+        """[M, B, ...] -> [G, M, B / G, ...]; the part [:, :rows, chosen] is searched."""
         return jnp.swapaxes(x.reshape(num_rows, groups, -1, *x.shape[2:]), 0, 1)
 
     def fold(x: jax.Array) -> jax.Array:
         """[M, B, ...] -> [rows * count, ...]."""
-        return grouped(x)[:, :rows, : count // groups].reshape(-1, *x.shape[2:])
+        return grouped(x)[:, :rows, chosen].reshape(-1, *x.shape[2:])
 
     def renew(old: jax.Array, new: jax.Array) -> jax.Array:
         """Puts [rows * count, ...] back where `fold` took it from."""
         new = new.reshape(groups, rows, -1, *old.shape[2:])
-        renewed = grouped(old).at[:, :rows, : count // groups].set(new)
+        renewed = grouped(old).at[:, :rows, chosen].set(new)
         return jnp.swapaxes(renewed, 0, 1).reshape(old.shape)
 
     legal = legal_of(steps.observation, (*steps.reward.shape, steps.extras.policy.shape[-1]))

@@ -145,10 +145,15 @@ def _make_plan(config: Config, model: Model, num_actions: int) -> Callable[..., 
     """
     recurrent, decide, happen = _make_steps(config, model, num_actions)
 
+    def with_noise(key: jax.Array, root: Any, noise: Noise, invalid_actions: jax.Array) -> tuple[jax.Array, Any]:
+        key, noise_key = jax.random.split(key)
+        share = config.puct.dirichlet_fraction * noise.scale
+        mixed = add_noise(noise_key, root.prior_logits, invalid_actions > 0, config.puct.dirichlet_alpha, share)
+        return key, root.replace(prior_logits=mixed)
+
     def puct_of(noise: Noise) -> dict[str, Any]:
         return {
-            "dirichlet_alpha": config.puct.dirichlet_alpha,
-            "dirichlet_fraction": config.puct.dirichlet_fraction * noise.scale,
+            "dirichlet_fraction": 0.0,  # The root has its noise already.
             "temperature": noise.temperature,
             "pb_c_init": config.puct.pb_c_init,
             "pb_c_base": config.puct.pb_c_base,
@@ -167,9 +172,11 @@ def _make_plan(config: Config, model: Model, num_actions: int) -> Callable[..., 
         )
 
     def puct(params: Nest, key: jax.Array, root: Any, noise: Noise, **common: Any) -> Any:
+        key, root = with_noise(key, root, noise, common["invalid_actions"])
         return mctx.muzero_policy(params, key, root, recurrent, **common, **puct_of(noise))
 
     def stochastic(params: Nest, key: jax.Array, root: Any, noise: Noise, **common: Any) -> Any:
+        key, root = with_noise(key, root, noise, common["invalid_actions"])
         return mctx.stochastic_muzero_policy(params, key, root, decide, happen, **common, **puct_of(noise))
 
     return {"gumbel": gumbel, "puct": puct, "stochastic": stochastic}[config.search]
@@ -223,6 +230,32 @@ def _make_scalar(config: Config) -> Callable[[jax.Array], jax.Array]:
     """The value [B] of logits [B, Z] over the config's support."""
     support = make_support(config.support_limit, config.support_bins)
     return lambda logits: expectation(support, logits)
+
+
+def add_noise(
+    key: jax.Array, logits: jax.Array, invalid: jax.Array, alpha: float, share: jax.Array | float
+) -> jax.Array:
+    """Mixes Dirichlet noise over the valid actions into the root's prior over them: logits, float32 [B, A + 1].
+
+    mctx would mix it over all actions and remove the invalid ones then. Many invalid actions would leave little of the
+    noise, and little of the prior would be left beside it where the network expects the dummy action.
+
+    Args:
+      key: PRNG key, consumed.
+      logits: float32 [B, A + 1], the prior's.
+      invalid: bool [B, A + 1]; where all are, the result doesn't matter, but is finite.
+      alpha: parameter of the noise.
+      share: the noise's share of the result, [B, 1] or [].
+    """
+    lowest = jnp.finfo(logits.dtype).min
+
+    def over_valid(x: jax.Array) -> jax.Array:
+        return jax.nn.softmax(jnp.where(invalid, lowest, x), axis=-1)
+
+    # Gamma variates over their sum are Dirichlet's. In logarithms, since all of them may be too small for a float.
+    noise = over_valid(jax.random.loggamma(key, alpha, logits.shape, logits.dtype))
+    mixed = (1 - share) * over_valid(logits) + share * noise
+    return jnp.log(jnp.maximum(mixed, jnp.finfo(logits.dtype).tiny))
 
 
 def policy_value(policy: jax.Array, summary: Any, num_actions: int) -> jax.Array:

@@ -7,7 +7,7 @@ import functools
 import optax
 
 from boonta.agents import descent, networks, optimisation
-from boonta.agents.base import Agent, Table, from_archives
+from boonta.agents.base import Agent, Table
 from boonta.agents.exploration import with_updates
 from boonta.agents.heads import num_actions
 from boonta.agents.n_step import FreshErrors
@@ -16,6 +16,7 @@ from boonta.agents.r2d2.loss import r2d2_loss
 from boonta.agents.r2d2.networks import Network, make_network
 from boonta.agents.r2d2.policy import make_policy
 from boonta.agents.recurrence import B, T, checked_outputs
+from boonta.agents.tables import from_archives
 from boonta.envs.base import EnvSpec
 
 

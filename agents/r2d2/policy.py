@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
-import jax.numpy as jnp
 
-from boonta.agents import sequences
-from boonta.agents.base import Nest, Policy, Slots, Table
+from boonta.agents.base import Nest, Policy, Table
 from boonta.agents.exploration import ActingParams, choose, rungs
 from boonta.agents.r2d2.config import Config
 from boonta.agents.r2d2.loss import raw_of
 from boonta.agents.r2d2.networks import Network
-from boonta.agents.recurrence import Core, Inputs
-from boonta.envs.base import EnvSpec, TimeStep
-
-
-class State(NamedTuple):
-    """Between steps.
-
-    Attributes:
-      frames: nest [B, ..., L-1], oldest first.
-      core: `Core`.
-      rung: float32 [B], the slots' places on the ladder of epsilons.
-    """
-
-    frames: Nest
-    core: Core
-    rung: jax.Array
+from boonta.agents.recurrence import Inputs, recurrent_policy
+from boonta.envs.base import EnvSpec
 
 
 def make_policy(config: Config, network: Network, spec: EnvSpec, table: Table | None) -> Policy:
@@ -42,28 +24,18 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, table: Table | 
         are only then. None makes a greedy policy.
 
     Returns:
-      `Policy`; actions are int32 [B], extras `exploration.Estimates`, states `State`.
+      `Policy`; actions are int32 [B], extras `exploration.Estimates`.
     """
     per_update = table.env_steps_per_update if table else 0.0
 
-    def initial_state(slots: Slots) -> State:
-        frames = sequences.no_frames(spec.observations, slots.size, config.frame_stack)
-        core = Core(network.initial_state(slots.size), jnp.zeros(slots.size, jnp.int32))
-        return State(frames, core, rungs(slots))
+    def unroll(acting: ActingParams, inputs: Inputs, lstm: Nest) -> tuple[jax.Array, Nest]:
+        return network.unroll(acting.params, inputs, lstm)
 
-    def step(acting: ActingParams, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Nest, State]:
-        stack, frames = sequences.push(state.frames, timestep.observation, timestep.step_type)
-        inputs = Inputs(stack, timestep.step_type, timestep.reward, state.core.action_tm1)
-        inputs = jax.tree.map(lambda x: x[None], inputs)  # [1, B, ...]
-        values, lstm = network.unroll(acting.params, inputs, state.core.lstm)
-        settings = config.exploration if table else None
+    def choose_action(
+        acting: ActingParams, key: jax.Array, values: jax.Array, observation: Nest, rung: jax.Array
+    ) -> tuple[jax.Array, Nest]:
         env_steps = acting.updates * per_update
-        action, estimates = choose(
-            key, values[0], timestep.observation, settings, env_steps, state.rung, raw_of(config)
-        )
-        return action, estimates, State(frames, Core(lstm, action), state.rung)
+        return choose(key, values, observation, config.exploration if table else None, env_steps, rung, raw_of(config))
 
-    def executed(state: State, action: jax.Array) -> State:
-        return state._replace(core=state.core._replace(action_tm1=jnp.asarray(action, jnp.int32)))
-
-    return Policy(initial_state, step, lambda state: state.core, not table, executed)
+    acting_network = Network(network.init, network.initial_state, unroll)
+    return recurrent_policy(acting_network, spec, config.frame_stack, choose_action, not table, rungs)

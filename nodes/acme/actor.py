@@ -17,7 +17,9 @@ from boonta.nodes.acme.adder import StepsAdder, require_extras
 from boonta.nodes.acme.monitoring import MonitorLogger, ProgramCounter
 from boonta.nodes.acting.base import Remote, count_episodes
 from boonta.nodes.base import Node, Stopped
+from boonta.nodes.tables.base import Store
 from boonta.nodes.variables import Colocated
+from boonta.nodes.watch.reporter import MonitorHandle
 
 
 class Parts(NamedTuple):
@@ -61,7 +63,7 @@ class AcmeLoop(Node):
         self,
         name: str,
         env: Env,
-        monitor: Any = None,
+        monitor: MonitorHandle | None = None,
         *,
         make_loop: Callable[[Parts], acme.EnvironmentLoop],
         seed: int = 0,
@@ -98,7 +100,7 @@ class AcmeActor(AcmeLoop):
       name, env, monitor, make_loop, seed: see `AcmeLoop`.
       agent: its tables are written to.
       variables: handle of the variable server.
-      replay: handle of the replay server.
+      replay: the tables.
       gives_extras: see `StepsAdder`.
 
     Raises:
@@ -114,8 +116,8 @@ class AcmeActor(AcmeLoop):
         agent: Agent,
         env: Env,
         variables: Any,
-        replay: Any,
-        monitor: Any = None,
+        replay: Store,
+        monitor: MonitorHandle | None = None,
         *,
         make_loop: Callable[[Parts], acme.EnvironmentLoop],
         gives_extras: bool = False,

@@ -16,9 +16,9 @@ import tree
 from boonta.agents.base import Agent, Nest, Slots, Table
 from boonta.envs.base import BatchedEnv, TimeStep
 from boonta.nodes.base import Node
-from boonta.nodes.metrics import EPISODE
 from boonta.nodes.tables.freshness import bounded
 from boonta.nodes.watch.calls import answered
+from boonta.nodes.watch.means import EPISODE
 
 ANSWER_DEADLINE_S = 300.0  # This is long because an inference node compiles before its first answers.
 

@@ -16,9 +16,9 @@ from boonta.nodes.acting.base import Acted, OpenAct
 from boonta.nodes.acting.outputs import checked_step, require_stored
 from boonta.nodes.acting.refresh import Refresh, allowance_of
 from boonta.nodes.base import Node
-from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.tables import contract
 from boonta.nodes.variables import Colocated, VariableClient
+from boonta.nodes.watch.stopwatch import Stopwatch
 
 Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest, Nest]]  # The type of what `jit_policy` returns.
 

@@ -8,7 +8,9 @@ from typing import Any
 from boonta.agents.base import Agent, Author, Slots, Table
 from boonta.envs.base import BatchedEnv, Env
 from boonta.nodes.actor import NUM_ENVS, Actor
+from boonta.nodes.tables.base import Store
 from boonta.nodes.tables.contract import written_by
+from boonta.nodes.watch.reporter import MonitorHandle
 
 
 class Playback(Actor):
@@ -33,8 +35,8 @@ class Playback(Actor):
         agent: Agent,
         env: Env,
         variables: Any,
-        replay: Any,
-        monitor: Any = None,
+        replay: Store,
+        monitor: MonitorHandle | None = None,
         *,
         num_envs: int = NUM_ENVS,
         groups: int = 1,

@@ -66,6 +66,6 @@ def allowance_of(node: Node, table: Table, slots: Slots) -> Allowance | None:
             except DeadlineExceeded:
                 return None
             asked = True
-        return node.program_counts.get("stale_sequences", 0.0)
+        return node.left_out
 
     return Allowance(table, slots.total or slots.size, left_out, again=bool(node.past_lives))

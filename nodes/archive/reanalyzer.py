@@ -14,6 +14,8 @@ from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.acting.playback import Playback
 from boonta.nodes.acting.replayed import Replayed
 from boonta.nodes.archive.files import Archive, read
+from boonta.nodes.tables.base import Store
+from boonta.nodes.watch.reporter import MonitorHandle
 
 
 class ArchiveReanalyzer(Playback):
@@ -35,8 +37,8 @@ class ArchiveReanalyzer(Playback):
         agent: Agent,
         env: Env,
         variables: Any,
-        replay: Any,
-        monitor: Any = None,
+        replay: Store,
+        monitor: MonitorHandle | None = None,
         *,
         archive: Archive,
         **settings: Any,

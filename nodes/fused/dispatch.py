@@ -11,6 +11,8 @@ from boonta.nodes.learning.loops import pieces
 from boonta.nodes.watch.stopping import StopRule
 
 DISPATCH_S = 0.5  # The length of a dispatch, which nothing can interrupt.
+DISPATCH_DEADLINE_S = 600.0
+EVALUATION_DEADLINE_S = 4 * 3_600.0  # Episodes may go on for tens of thousands of steps, each with a search.
 
 
 class Pending(NamedTuple):
@@ -36,6 +38,16 @@ class Pending(NamedTuple):
     def results(self) -> tuple[Any, Any, Any]:
         """What the host collects: outcomes, reports and evaluation."""
         return self.outcomes, self.reports, self.evaluation
+
+    @property
+    def waits_for(self) -> str:
+        """The name of what the host waits for until it has the results."""
+        return "the device" if self.evaluation is None else "an evaluation, whose episodes --evaluation.max-steps cuts"
+
+    @property
+    def deadline_s(self) -> float:
+        """Seconds after which the device counts as hung."""
+        return DISPATCH_DEADLINE_S if self.evaluation is None else EVALUATION_DEADLINE_S
 
 
 class Lengths:

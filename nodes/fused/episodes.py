@@ -7,7 +7,7 @@ import math
 import jax
 
 from boonta.nodes.fused import stage
-from boonta.nodes.metrics import EPISODE
+from boonta.nodes.watch.means import EPISODE
 
 RETURNS = 100  # Episodes that a mean return is taken over, as soon as so many have ended.
 

@@ -8,9 +8,9 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from boonta.agents.base import Nest
 from boonta.nodes import metrics
 from boonta.nodes.fused import stage
+from boonta.nodes.fused.dispatch import Pending
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Metrics, Row
 from boonta.nodes.snapshots.best import Best, Record
 from boonta.nodes.watch.evaluation import Evaluation, as_metrics
@@ -53,10 +53,10 @@ class Evaluations:
     def add(
         self,
         evaluation: EvaluationResult,
-        learner: Nest,
+        dispatch: Pending,
         update: Metrics,
         episodes: stage.Episodes,
-        updates: int,
+        *,
         counts: dict[str, float],
         start: dict[str, float],
     ) -> dict[str, float]:
@@ -64,13 +64,13 @@ class Evaluations:
 
         Args:
           evaluation: its results.
-          learner: the learner state that was evaluated, which no one else changes.
+          dispatch: the one that ended with it; no one else changes its learner state, which was evaluated.
           update: the metrics of the last update before it.
           episodes: those played since the evaluation before, by this process.
-          updates: the number of updates so far.
           counts: the program's counters.
           start: the mean return of the first episodes, as a metric; empty where it isn't known.
         """
+        learner, updates = dispatch.learner, dispatch.updates
         found = as_metrics(version=float(updates)) | self._allowed
         self.rows = self._fused.member_rows(evaluation, update, episodes, updates)
         if self._log is not None:

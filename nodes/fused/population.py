@@ -20,7 +20,7 @@ from boonta.nodes.acting.outputs import OutputError
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Metrics, Row, Setup, may_loop, play, streams
 from boonta.nodes.hosts.placement import make_mesh
-from boonta.nodes.metrics import EPISODE, EVAL_EPISODE
+from boonta.nodes.watch.means import EPISODE, EVAL_EPISODE
 
 Values = dict[str, jax.Array]  # Hyper-parameters by field of the config, float32 [], or [members] of a population.
 

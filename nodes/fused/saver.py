@@ -10,7 +10,7 @@ from boonta.nodes.fused import fusion
 from boonta.nodes.snapshots import image
 
 
-class Saver:
+class StateSaver:
     """Saves in a thread of its own, one checkpoint at a time.
 
     Args:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from boonta.agents.base import Table
+from boonta.agents.tables import sequence_counts
 from boonta.nodes.reanalyzer import recorded_table
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.freshness import require_slots
@@ -91,7 +92,7 @@ def learned_parts(tables: Sequence[Table]) -> list[Table]:
         names = [table.name for table in tables]
         raise ValueError(f"the agent has tables {names}; in a fused program a queue must be the only one")
     learned = contract.learned_from(tables)
-    counts = contract.sequence_counts(learned)
+    counts = sequence_counts(learned)
     return [dataclasses.replace(table, batch_size=count) for table, count in zip(learned, counts)]
 
 

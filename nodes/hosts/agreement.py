@@ -23,7 +23,15 @@ from boonta.nodes.watch.calls import polled
 LOST = "lost another learner"  # The first words of the failure of a learner that another one's death has ended.
 FINISH_DEADLINE_S = 300.0  # The first updates compile.
 UPDATE_S = 30.0  # Time after which an update isn't slow, but waits for another host or learner.
-COUNTERS = ("env_steps", "frames", "episodes", "sequences")
+COUNTERS = (
+    "env_steps",
+    "frames",
+    "episodes",
+    "sequences",
+    "stale_sequences",
+    "reanalyzed_steps",
+    "reanalyzed_sequences",
+)
 
 
 class HostReport(NamedTuple):
@@ -38,6 +46,7 @@ class HostReport(NamedTuple):
       ending: 1 if this host was asked to end.
       saving: 1 if a checkpoint is due on this host; only the first host's counts.
       eval_version: see `Evaluators.newest`; NaN without an evaluation.
+      stale_sequences, reanalyzed_steps, reanalyzed_sequences: the host's own counters, too.
     """
 
     env_steps: float
@@ -51,6 +60,9 @@ class HostReport(NamedTuple):
     ending: float
     saving: float
     eval_version: float = float("nan")
+    stale_sequences: float = 0.0
+    reanalyzed_steps: float = 0.0
+    reanalyzed_sequences: float = 0.0
 
 
 class Merged(NamedTuple):

@@ -42,6 +42,14 @@ class HostMonitor(Monitor):
             totals[name] = totals.get(name, 0.0) + value
         return totals
 
+    def beat(self, report: dict[str, Any]) -> dict[str, Any]:
+        """See `Monitor.beat`. Each host has a queue of its own, whose actors alone replace what its learner leaves out.
+
+        They share that among the slots of all hosts, so it is told as if every host had left out as much.
+        """
+        left_out = super().totals().get("stale_sequences", 0.0) * self.hosts.number
+        return super().beat(report) | {"left_out": left_out}
+
     def stop_program(self, reason: str) -> None:
         """Asks every node to end: at once after a failure, otherwise when the other hosts end."""
         with self._state:
@@ -75,7 +83,8 @@ class HostMonitor(Monitor):
         merged = merge(reports, updates)
         with self._state:
             others = [report for i, report in enumerate(reports) if i != self.hosts.index]
-            self._elsewhere = {name: sum(getattr(report, name) for report in others) for name in COUNTERS}
+            elsewhere = {name: sum(getattr(report, name) for report in others) for name in COUNTERS}
+            self._elsewhere = {name: value for name, value in elsewhere.items() if value}
             first = reports[0]  # It alone evaluates.
             version = None if math.isnan(first.eval_version) else first.eval_version
             impatient = self._patience.ran_out(version, first.eval_return)

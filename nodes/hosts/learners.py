@@ -21,8 +21,9 @@ from boonta.nodes.base import AWAY_S, Node, Stopped
 from boonta.nodes.hosts import coordination
 from boonta.nodes.hosts.agreement import LOST, HostReport, Merged, SeveralHosts, merge
 from boonta.nodes.hosts.coordination import Hosts
-from boonta.nodes.metrics import CONNECTING
 from boonta.nodes.watch.calls import in_thread, polled
+from boonta.nodes.watch.reporter import MonitorHandle
+from boonta.nodes.watch.stopwatch import CONNECTING
 
 OTHERS = "the other learners"  # What a learner waits for, in the monitor's lines.
 PATIENCE_S = 1.0  # Time without data, for a learner that is asked to end, until it makes do with its last batch.
@@ -69,7 +70,7 @@ class SeveralLearners(SeveralHosts):
 
     others, shares_tables = OTHERS, True
 
-    def __init__(self, hosts: Hosts, monitor: Any = None):
+    def __init__(self, hosts: Hosts, monitor: MonitorHandle | None = None):
         self._part = Together(hosts)
         super().__init__(self._part)
         self._program = monitor
@@ -113,10 +114,12 @@ class SeveralLearners(SeveralHosts):
     def may_end(self) -> bool:
         """See `Agreement.may_end`; it also tells the monitor, if that is not who asks."""
         with self._lock:
-            asks, self._part.asked_at = self._part.asked_at is None, self._part.asked_at or time.monotonic()
+            asks = self._part.asked_at is None
+            self._part.asked_at = self._part.asked_at or time.monotonic()
             if asks and self._joined and not self._has_batch:
                 self._post(False)
-        if self._learner is not None and not self._learner.ending and not self._part.agreed and asks:
+        asks = asks and not self._part.agreed
+        if asks and self._program is not None and self._learner is not None and not self._learner.ending:
             with contextlib.suppress(Exception):  # It may have ended.
                 self._program.fail_program(f"{self._learner.name} was asked to end")
         return self._part.agreed or not self._has_batch
@@ -168,7 +171,7 @@ class Uncounted:
       monitor: handle of the monitor.
     """
 
-    def __init__(self, monitor: Any):
+    def __init__(self, monitor: MonitorHandle):
         self._monitor = monitor
         self.report_end = monitor.report_end
 

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from boonta.nodes.base import Node
-from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.watch.stopwatch import Stopwatch
 
 FOLDER = "profile"
 UPDATE = "update"  # The event around each dispatch of updates, of which TensorBoard makes a step.

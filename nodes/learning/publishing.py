@@ -9,20 +9,37 @@ from typing import Any
 import jax
 
 from boonta.agents.base import Nest
+from boonta.nodes.base import Node
 from boonta.nodes.variables import DeviceVariables, pack
 from boonta.nodes.watch.calls import answered
 
 RENEW_S = 1.0  # Time between two looks at whether the variable server still has the newest params.
 
 
+def open_publishing(learner: Node, variables: Any) -> Callable[[int, Nest], None]:
+    """The function by which a learner publishes: `(version, params)`, the version being its number of updates.
+
+    Args:
+      learner: the learner, in its own process.
+      variables: handle of the variable server, or `DeviceVariables`; None if another learner publishes the same.
+    """
+    if variables is None:
+        return lambda version, params: None
+    if isinstance(variables, DeviceVariables):
+        return variables.put
+    publisher = Publisher(variables, lambda: learner.stopping)
+    threading.Thread(target=publisher.keep, args=(learner.sleep,), daemon=True).start()
+    return publisher.put
+
+
 class Publisher:
-    """Publishes a learner's params: to `DeviceVariables` as they are, to a variable server as bytes.
+    """Publishes a learner's params in a variable server, as bytes.
 
     A variable server that has been started again has lost its params. It gets them again from `renew`, since it may be
     long until the learner publishes the next: it may wait for the data of actors that wait for params.
 
     Args:
-      variables: handle of the variable server, or `DeviceVariables`; None if another learner publishes the same.
+      variables: handle of the variable server.
       stopping: whether the learner is to stop.
     """
 
@@ -34,10 +51,6 @@ class Publisher:
 
     def put(self, version: int, params: Nest) -> None:
         """Publishes params; waits for a variable server that is away."""
-        if isinstance(self._variables, DeviceVariables):
-            self._variables.put(version, params)
-        if isinstance(self._variables, DeviceVariables) or self._variables is None:
-            return
         with self._sending:
             self._newest = version, pack(jax.device_get(params))
             self._send()
@@ -55,10 +68,10 @@ class Publisher:
 
     def renew(self) -> None:
         """Publishes the newest params again if the variable server doesn't have them."""
-        if isinstance(self._variables, DeviceVariables) or self._variables is None:
-            return
         with self._sending:
-            version = self._newest[0]
+            version, packed = self._newest
+            if not packed:  # The server may still have those of the learner's earlier life.
+                return
             found = answered(self._variables.get, version)
             if found is not None and found[0] != version:
                 self._send()

@@ -16,7 +16,7 @@ from boonta.envs import base
 from boonta.nodes.acting.local import Act, Acting
 from boonta.nodes.base import Stopped
 from boonta.nodes.matches import elo
-from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.watch.stopwatch import Stopwatch
 
 # The number of random moves that start a game between two policies. Without them, two deterministic policies would play
 # the same two games over and over.
@@ -28,7 +28,7 @@ Side = Callable[[base.TimeStep, np.ndarray], np.ndarray]
 MakeSide = Callable[[base.BatchedEnv, int], Side]  # Makes a side from the batch, which it may read, and a seed.
 
 
-class Played(NamedTuple):
+class MatchResult(NamedTuple):
     """The games of a match.
 
     Attributes:
@@ -51,7 +51,7 @@ def play_match(
     stopping: Callable[[], bool],
     max_steps: int = 1_000,
     opening: int = 0,
-) -> Played:
+) -> MatchResult:
     """Plays games at once; the first side is player 0 in the even ones and player 1 in the odd ones.
 
     Args:
@@ -90,7 +90,7 @@ def play_match(
                     random[episode.slot] = t < opening
             if not np.isnan(outcome).any():
                 break
-    return Played(np.nan_to_num(outcome), np.isnan(outcome), random)
+    return MatchResult(np.nan_to_num(outcome), np.isnan(outcome), random)
 
 
 def _random_moves(legal: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -31,10 +31,9 @@ class _Saved:
     past: dict[str, _FiniteCounts]
     base: _FiniteCounts
     seconds: schema.Number
-    # Older files don't have these, and all lives in `over`.
+    admitted: dict[str, schema.Size]
+    lives_over: dict[str, schema.Size]
     starts: schema.Size = 0
-    admitted: dict[str, schema.Size] = dataclasses.field(default_factory=dict)
-    lives_over: dict[str, schema.Size] = dataclasses.field(default_factory=dict)
 
 
 _SAVED = pydantic.TypeAdapter(_Saved)
@@ -191,7 +190,7 @@ def load(folder: pathlib.Path) -> Counters | None:
     counters.lives, counters.admitted, counters.starts = saved.lives, saved.admitted, saved.starts
     for name, life in saved.over:
         counters._over[name].append(life)
-    counters._lives_over.update(saved.lives_over or (name for name, _ in saved.over))
+    counters._lives_over.update(saved.lives_over)
     counters._past = saved.past
     counters._base = saved.base
     counters._seconds = saved.seconds

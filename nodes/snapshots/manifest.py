@@ -5,7 +5,6 @@ The manifest is the last file that is written. A snapshot without a valid one wa
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import pathlib
 import stat
@@ -35,15 +34,15 @@ class _Manifest:
       files: the size in bytes and the SHA-256 of each file, by its path in the folder.
       beside: the name of another folder of snapshots, in which the rest of this one lies under the same number; empty
         if there is no rest.
-      finished: the time at which it was written, in seconds since the epoch; older manifests have none.
+      finished: the time at which it was written, in seconds since the epoch.
     """
 
     __pydantic_config__ = pydantic.ConfigDict(extra="forbid")
 
     number: schema.Size
     files: dict[Annotated[str, pydantic.AfterValidator(_require_inside)], tuple[schema.Size, schema.Sha256]]
-    beside: Annotated[str, pydantic.Field(pattern="^[a-z_]{0,64}$")] = ""
-    finished: schema.Number | None = None
+    beside: Annotated[str, pydantic.Field(pattern="^[a-z_]{0,64}$")]
+    finished: schema.Number
 
 
 _MANIFEST = pydantic.TypeAdapter(_Manifest)
@@ -120,23 +119,14 @@ def size(folder: pathlib.Path) -> int:
         return 0
 
 
-def finished_at(folder: pathlib.Path) -> float | None:
-    """The time of a snapshot as its manifest itself has it, which copies of the folder keep; None of older ones.
-
-    Raises:
-      Unsound: there is no valid manifest.
-    """
-    return _read(folder).finished
-
-
 def written_at(folder: pathlib.Path) -> float | None:
-    """The time at which a snapshot was finished, in seconds since the epoch; None if it never was."""
-    with contextlib.suppress(Unsound):
-        if (finished := finished_at(folder)) is not None:
-            return finished
+    """The time at which a snapshot was finished, in seconds since the epoch, which copies of its folder keep.
+
+    None if there is no valid manifest.
+    """
     try:
-        return (folder / NAME).stat().st_mtime
-    except OSError:
+        return _read(folder).finished
+    except Unsound:
         return None
 
 

@@ -257,20 +257,14 @@ class SnapshotFolder:
         self._useless.clear()
 
     def _for_good(self, sound: list[int]) -> set[int]:
-        """The snapshots that stay for good: each was finished at least so many hours after the one before it.
-
-        Those whose manifests have no time stay: their files' times may be those of a copy.
-        """
+        """The snapshots that stay for good: each was finished at least so many hours after the one before it."""
         kept: set[int] = set()
         last = float("-inf")
         if self._retention.every_h is None:
             return kept
         for each in sound:
-            try:
-                finished = manifest.finished_at(self.path(each))
-            except Unsound:
-                continue
-            if finished is None or finished - last >= 3_600 * self._retention.every_h:
+            finished = manifest.written_at(self.path(each))
+            if finished is not None and finished - last >= 3_600 * self._retention.every_h:
                 kept.add(each)
-                last = last if finished is None else finished
+                last = finished
         return kept

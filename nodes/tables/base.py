@@ -57,12 +57,12 @@ class Stream(Protocol):
         """Fetches ahead until so many sequences are here or on their way; those asked for before count."""
         ...
 
-    def take(self, most: int, timeout_s: float | None) -> Piece | None:
+    def take(self, most: int, timeout_s: float) -> Piece | None:
         """A piece of `most` sequences, of those asked for, or of fewer; None if there is none within `timeout_s`.
 
         Args:
           most: how many it may have.
-          timeout_s: how long to wait for the first; None: for ever.
+          timeout_s: how long to wait for the first.
         """
         ...
 
@@ -87,11 +87,10 @@ class Writer(Protocol):
     """Cuts the streams of a group's slots into sequences, as `nodes.tables.contract` says."""
 
     def append(self, steps: Steps) -> int:
-        """Adds one raw step of every slot, leaves [B, ...]; the number of sequences that it completed."""
-        ...
+        """Adds one raw step of every slot, leaves [B, ...]; the number of sequences that it completed.
 
-    def flush(self) -> None:
-        """Sees to it that all complete sequences are in their tables; without it some may be under way."""
+        Some of them may still be under way to their tables.
+        """
         ...
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 import tree
 
 from boonta.agents.base import Author, Steps, Table
+from boonta.agents.tables import sequence_counts
 
 # The priority of a sequence that was never drawn and whose agent has no error for it: 1 is a large error, and the first
 # rank, so each sequence is likely to be drawn once.
@@ -206,19 +207,6 @@ def _require_one_pace(learned: Sequence[Table]) -> None:
                 f"tables that the {writer} fills must allow one number of updates per sequence, samples_per_insert "
                 f"over their sequences in a batch: {pace}"
             )
-
-
-def sequence_counts(tables: Sequence[Table]) -> tuple[int, ...]:
-    """How many of a batch's sequences come from each of the learner's tables: their shares, rounded, at least 1.
-
-    Args:
-      tables: as `learned_from` gives them; the first takes what rounding leaves.
-    """
-    batch_size = tables[0].batch_size
-    others = [max(1, round(table.share * batch_size)) for table in tables[1:]]
-    while sum(others) >= batch_size:
-        others[others.index(max(others))] -= 1
-    return (batch_size - sum(others), *others)
 
 
 # What a table takes, and what a batch's sequences were made with.

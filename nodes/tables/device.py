@@ -102,6 +102,8 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
     def add(state: State, steps: Steps) -> State:
         kept = state.buffer
         if prioritised:
+            # Flashbax's own count of rows would overflow; what it is for depends on the place in a turn alone.
+            kept = kept.replace(running_index=state.rows)
             fresh = kept.sum_tree_state.replace(max_recorded_priority=jnp.float32(contract.NEW_PRIORITY))
             kept = kept.replace(sum_tree_state=fresh)
         number = steps.reward.shape[0]

@@ -105,6 +105,10 @@ def usual_slots(table: Table, actors: int, most: int) -> int:
 class Allowance:
     """The sequences that each slot of a group may still begin.
 
+    With batches of 4, 8 slots and a bound of 1, each version allows a slot half a sequence, and one is the limit. So
+    with version 0 all slots begin one: these make the batches of two updates, and are 1 version old in the second.
+    Version 1 allows a half, with which no slot begins; with version 2 it is one again, and all begin another.
+
     Args:
       table: has the bound.
       slots: slots of all actors.
@@ -125,11 +129,12 @@ class Allowance:
         assert table.max_staleness is not None
         self._slots = slots
         self._per_version = fractions.Fraction(table.batch_size, slots)
-        self._most = self._left = self._per_version * (table.max_staleness + 1)
+        # Sequences that a slot may begin now, and at most.
+        self._limit = self._allowed = self._per_version * (table.max_staleness + 1)
         self._left_out = left_out
-        self._replaced: float | None = None
+        self._heard: float | None = None  # How many had been left out at the last look.
         # Sequences left out that none replaces yet; below 0, of those to be left out so many needn't be replaced.
-        self._owed = -self._most if again else fractions.Fraction(0)
+        self._to_replace = -self._limit if again else fractions.Fraction(0)
         self._version: int | None = None
         self._clock = clock
         self._quickest_s = math.inf  # The least time between two versions: waits for what was lost are not in it.
@@ -139,29 +144,29 @@ class Allowance:
     def may_begin(self, version: int) -> bool:
         """Whether a sequence may begin with the params of this version, the newest."""
         before, self._version = self._version, version
-        replaced, self._replaced = self._replaced, self._left_out()
-        if replaced is not None and self._replaced is not None:
-            self._owed += fractions.Fraction(max(0, int(self._replaced - replaced)), self._slots)
+        heard, self._heard = self._heard, self._left_out()
+        if heard is not None and self._heard is not None:
+            self._to_replace += fractions.Fraction(max(0, int(self._heard - heard)), self._slots)
         if version != before:
             since, self._version_since = self._version_since, self._clock()
         if before is not None and version > before:
             self._quickest_s = min(self._quickest_s, (self._version_since - since) / (version - before))
-            self._left = min(self._most, self._left + (version - before) * self._per_version)
+            self._allowed = min(self._limit, self._allowed + (version - before) * self._per_version)
         restarted = before is not None and version < before  # The learner goes on from a checkpoint.
         if restarted or (not self._may_begin() and self._waited_too_long()):
-            self._owed -= self._most - self._left  # What was begun before and isn't lost will be left out.
-            self._left = self._most
+            self._to_replace -= self._limit - self._allowed  # What was begun before and isn't lost will be left out.
+            self._allowed = self._limit
         return self._may_begin()
 
     def begin(self) -> None:
         """Counts a sequence of each slot."""
-        of_version = self._left if self._left < 1 else fractions.Fraction(1)
-        self._left -= of_version
-        self._owed -= 1 - of_version
+        of_version = self._allowed if self._allowed < 1 else fractions.Fraction(1)
+        self._allowed -= of_version
+        self._to_replace -= 1 - of_version
         self._waiting_since = None
 
     def _may_begin(self) -> bool:
-        return self._left + (self._owed if self._owed > 0 else 0) >= 1
+        return self._allowed + (self._to_replace if self._to_replace > 0 else 0) >= 1
 
     def _waited_too_long(self) -> bool:
         now = self._clock()

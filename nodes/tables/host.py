@@ -116,7 +116,7 @@ class HostTable:
     def ask(self, sequences: int) -> None:
         """Nothing: sequences are drawn when they are taken."""
 
-    def take(self, most: int, timeout_s: float | None) -> Piece | None:
+    def take(self, most: int, timeout_s: float) -> Piece | None:
         """As many of `most` sequences as the rate allows; None if it allows none within `timeout_s`."""
         with self.rows.changed:
             if not self.rows.changed.wait_for(lambda: self.ready(1), timeout_s):
@@ -203,9 +203,6 @@ class HostWriter:
             self._newest = tree.map_structure(lambda leaf: leaf[-length:], new)
         newest, slots = self._newest or rows, len(rows.reward[0])
         return [fresh_priorities(each.table, newest, slots) for each in self._tables]
-
-    def flush(self) -> None:
-        """Nothing: sequences are there once they are complete."""
 
     def close(self) -> None:
         """Nothing to free."""

@@ -47,11 +47,13 @@ class Opened(NamedTuple):
     Attributes:
       store: keeps the table.
       close: ends it.
+      flush: waits until all complete sequences of a writer are in the table, where some may be under way.
       restart: saves the table, ends the store and gives one that has begun anew; None where nothing is saved.
     """
 
     store: Store
     close: Callable[[], None] = lambda: None
+    flush: Callable[[Any], None] = lambda writer: None
     restart: Callable[[], Store] | None = None
 
 
@@ -188,7 +190,7 @@ class Judge:
 
     def _append(self) -> None:
         sequences = self._writer.append(row(len(self.counts)))
-        self._writer.flush()
+        self.opened.flush(self._writer)
         self.counts.append(sequences)
 
     # Reading.

@@ -14,6 +14,7 @@ import numpy as np
 import tree
 
 from boonta.agents.base import Batch, Steps, Table
+from boonta.agents.tables import sequence_counts
 from boonta.nodes.hosts.arrays import place
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Drawn, Piece, Stream
@@ -23,7 +24,7 @@ START_PATIENCE_S = 60.0  # Imports and compiling take their time.
 
 
 @dataclasses.dataclass
-class _Source:
+class _TableSource:
     """A table, and what is known of it.
 
     Attributes:
@@ -69,17 +70,17 @@ class MixedDataset:
         patience_s: float = PATIENCE_S,
         start_patience_s: float = START_PATIENCE_S,
     ):
-        counts = contract.sequence_counts(tables)
-        self._sources = [_Source(*each) for each in zip(range(len(tables)), tables, counts, streams)]
+        counts = sequence_counts(tables)
+        self._sources = [_TableSource(*each) for each in zip(range(len(tables)), tables, counts, streams)]
         self._sharding = sharding
         self._patience_s, self._start_patience_s = patience_s, start_patience_s
         self.waits_for = tables[0].name
         # The batch in hand: what it has, whose turn it is to give more, and since when the others are waited for.
         self._pieces: list[tuple[int, Piece]] = []
-        self._turns: collections.deque[_Source] = collections.deque()
+        self._turns: collections.deque[_TableSource] = collections.deque()
         self._since = 0.0
 
-    def next(self, timeout_s: float = math.inf) -> tuple[Batch, Drawn] | None:
+    def next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
         """The next batch, leaves [T, B, ...]; None if it isn't there within `timeout_s`: what has come waits for more.
 
         Raises:
@@ -127,25 +128,24 @@ class MixedDataset:
             source.stream.ask(source.count)
         self._turns.extend([first, *others, first])  # The first has a second turn, for what the others lack.
 
-    def _patient_until(self, source: _Source) -> float:
+    def _patient_until(self, source: _TableSource) -> float:
         if source.number == 0:
             return math.inf
         if not source.prompt:
             return 0.0
         return self._since + (self._patience_s if source.met else self._start_patience_s)
 
-    def _take(self, source: _Source, end: float) -> None:
+    def _take(self, source: _TableSource, end: float) -> None:
         """Takes what a table lacks, or that part of it which comes until `end`."""
         while source.lacks:
             self.waits_for = source.table.name
-            timeout_s = None if end == math.inf else max(0.0, end - time.monotonic())
-            piece = source.stream.take(source.lacks, timeout_s)
+            piece = source.stream.take(source.lacks, max(0.0, end - time.monotonic()))
             if piece is None:
                 return
             self._pieces.append((source.number, piece))
             source.lacks -= len(piece.keys)
 
-    def _end_turn(self, source: _Source) -> None:
+    def _end_turn(self, source: _TableSource) -> None:
         first = self._sources[0]
         if source is first:
             self._since = time.monotonic()

@@ -152,9 +152,6 @@ class QueueWriter:
     def _send(self, shards: Sequence[Steps]) -> tuple[Steps, ...]:
         return tuple(jax.device_put(shard, device) for shard, device in zip(shards, self._store.devices))
 
-    def flush(self) -> None:
-        """Nothing: sequences are there once they are complete."""
-
     def close(self) -> None:
         """Nothing to free."""
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+at_end: list[
+    Callable[[], Any]
+] = []  # What `end_now` calls before the end, such as to remove a folder outside of a run's.
 
 
 def end_now(code: int) -> NoReturn:
     """Ends the process without waiting for its threads, and without the exit handlers of Python and of libraries.
+
+    Only what `at_end` has is called, whatever it raises.
 
     No newer Python makes it needless, since none can end a thread. Callers say why they need it:
 
@@ -22,6 +29,9 @@ def end_now(code: int) -> NoReturn:
     Args:
       code: the exit code.
     """
+    for call in at_end:
+        with contextlib.suppress(Exception):  # A second end, of a signal or a timer, may be at it, too.
+            call()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # Its reader is gone, or a signal has interrupted this very stream.
             stream.flush()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-from boonta.nodes.metrics import EVAL_EPISODE
+from boonta.nodes.watch.means import EVAL_EPISODE
 
 MAX_STEPS = 30_000  # Env steps after which an episode is cut, where nothing else is asked for: some tasks never end.
 MAX_MOVES = 1_000  # The same in a game of two: moves of both players.

@@ -6,8 +6,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.rpc.errors import Failed, Untrusted
+from boonta.nodes.watch.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from boonta.nodes.base import Node

@@ -9,7 +9,7 @@ import re
 import threading
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psutil
 
@@ -19,6 +19,36 @@ if TYPE_CHECKING:
     from boonta.nodes.base import Node
 
 NUMBER = re.compile(r"-?\d[\d.,]*(e[+-]?\d+)?")
+
+
+class MonitorHandle(Protocol):
+    """The monitor as nodes call it: the `Monitor` itself, or a client of its server, whose calls raise `RpcError`.
+
+    A client repeats a call that got no answer, so that each does no harm if it comes twice.
+    """
+
+    def beat(self, report: dict[str, Any]) -> dict[str, Any]:
+        """Takes a node's report; its answer is the program's counters, and what the node must do, see `Monitor.beat`.
+
+        Counters in a report are those of the node's whole life, samples those of no earlier report that has an answer.
+        """
+        ...
+
+    def resume(self, name: str, counts: dict[str, float]) -> None:
+        """Has the program go on counting from a checkpoint's counters; the node `name` has sent a report before."""
+        ...
+
+    def report_end(self, name: str, failure: str, life: str = "") -> None:
+        """Takes note that a node's life has ended, by a failure unless `failure` is empty."""
+        ...
+
+    def request_snapshot(self, number: int) -> None:
+        """Has nodes that keep tables save them under a number, too; they learn of it with their next heartbeats."""
+        ...
+
+    def fail_program(self, failure: str) -> None:
+        """Has all nodes end, since the program has failed; they learn of it with their next heartbeats."""
+        ...
 
 
 class Reporter:

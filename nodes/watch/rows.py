@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from boonta.nodes.metrics import means, standard_error
+from boonta.nodes.watch.means import means, standard_error
 
 EVALUATION = ("eval_return", "eval_return_se", "eval_version", "eval_started")  # The metrics that learners get.
 RECENT = 100  # Samples, such as episode returns, that a mean is taken over.

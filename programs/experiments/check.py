@@ -30,7 +30,7 @@ Member = dict[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
+class JobRuns:
     """The runs of one job.
 
     Attributes:
@@ -47,11 +47,11 @@ class Answer(NamedTuple):
 
     Attributes:
       errors: by the run's number, why it can't work.
-      groups: all runs, if there are no errors.
+      jobs: all runs, if there are no errors.
     """
 
     errors: dict[int, str]
-    groups: list[Group]
+    jobs: list[JobRuns]
 
 
 def check(
@@ -92,7 +92,7 @@ def check(
         raise BadInput(f"{file}: its runs can't be checked: {_last_line(done.stderr)}") from None
     return Answer(
         {int(i): message for i, message in answer["errors"].items()},
-        [Group(tuple(group["runs"]), tuple(group["members"])) for group in answer["groups"]],
+        [JobRuns(tuple(job["runs"]), tuple(job["members"])) for job in answer["jobs"]],
     )
 
 
@@ -135,7 +135,7 @@ class _Checker:
                 errors[i] = str(error)
         if errors:
             return Answer(errors, [])
-        return Answer({}, self._groups(built))
+        return Answer({}, self._jobs(built))
 
     def _build(self, command: Sequence[str]) -> _Built:
         """Builds a run's program as the run itself will.
@@ -145,20 +145,19 @@ class _Checker:
         """
         from boonta.agents.config import leaves, number_fields
         from boonta.programs.experiments.together import fused
+        from boonta.programs.wiring import launch
         from boonta.programs.wiring.checks import check_nodes
-        from boonta.programs.wiring.interpreters import anakin, local
 
         run, settings = _parsed(self._function, command)
         if dataclasses.replace(run.stop, on_collapse=False) == type(run.stop)():
             raise BadInput("it has no stop rule, and would never end: give a --stop.… flag, such as stop.env-steps")
         program = self._function(run=run, **settings)
         require_same_run(program.name, run, settings)
-        if run.launch != "anakin":
-            here = run.launch.startswith("local") and not self._elsewhere
-            local.prepare(program) if here else check_nodes(program)  # The former's ImportError names what is missing.
-            return _Built(run, settings)
-        anakin.require_fusible(program)
-        if not fused.may_join(program, settings):
+        here = run.launch.startswith("local") and not self._elsewhere
+        launch.prepare(program) if here else launch.require(program)  # The former's ImportError names what is missing.
+        if run.launch == "sebulba":
+            check_nodes(program)  # It makes its nodes on the devices of the run, and refuses their settings only then.
+        if run.launch != "anakin" or not fused.may_join(program, settings):
             return _Built(run, settings)
         config = settings[fused.CONFIG]
         values = leaves(config)
@@ -169,32 +168,32 @@ class _Checker:
         shared = json.dumps([plain(alike), flattened(plain(others)), plain(rest)], sort_keys=True)
         return _Built(run, settings, shared, numbers)
 
-    def _groups(self, built: Mapping[int, _Built]) -> list[Group]:
+    def _jobs(self, built: Mapping[int, _Built]) -> list[JobRuns]:
         """Groups the runs that differ only in their seeds and traced hyper-parameters."""
-        groups = []
+        jobs = []
         for runs in self._kept:
             if len({built[i].shared for i in runs}) == 1 and built[runs[0]].shared:
-                groups.append(self._group(built, runs))
-        taken = {i for group in groups for i in group.runs} | self._held
-        groups += [Group((i,)) for i in self._held]
+                jobs.append(self._job(built, runs))
+        taken = {i for job in jobs for i in job.runs} | self._held
+        jobs += [JobRuns((i,)) for i in self._held]
         alike: dict[str, list[int]] = {}
         for i in sorted({*built} - taken):
             alike.setdefault(built[i].shared or f"run {i}", []).append(i)
         for runs in alike.values():
             if len(runs) == 1 or self._most < 2:
-                groups += [Group((i,)) for i in runs]
+                jobs += [JobRuns((i,)) for i in runs]
                 continue
             for together in self._by_shape(built, runs):
                 parts = [together[at : at + self._most] for at in range(0, len(together), self._most)]
-                groups += [self._group(built, part) for part in parts]
-        return sorted(groups, key=lambda group: group.runs)
+                jobs += [self._job(built, part) for part in parts]
+        return sorted(jobs, key=lambda job: job.runs)
 
-    def _group(self, built: Mapping[int, _Built], runs: Sequence[int]) -> Group:
+    def _job(self, built: Mapping[int, _Built], runs: Sequence[int]) -> JobRuns:
         if len(runs) == 1:
-            return Group(tuple(runs))
+            return JobRuns(tuple(runs))
         fields = _differing(built, runs)
         members = [{"seed": built[i].run.seed, **{field: built[i].numbers[field] for field in fields}} for i in runs]
-        return Group(tuple(runs), tuple(members))
+        return JobRuns(tuple(runs), tuple(members))
 
     def _by_shape(self, built: Mapping[int, _Built], runs: Sequence[int]) -> list[list[int]]:
         """Divides runs by the numbers that a program needs before it is compiled."""
@@ -251,7 +250,7 @@ def main() -> None:
         except BadInput as error:
             print(error, file=sys.stderr)
             sys.exit(2)
-    print(json.dumps({"errors": answer.errors, "groups": [dataclasses.asdict(group) for group in answer.groups]}))
+    print(json.dumps({"errors": answer.errors, "jobs": [dataclasses.asdict(job) for job in answer.jobs]}))
 
 
 if __name__ == "__main__":

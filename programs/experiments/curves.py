@@ -56,7 +56,7 @@ def moments(rows: Sequence[Row]) -> list[Moment]:
     """The moments of a run, without those that it repeated after it had gone back to a checkpoint.
 
     A counter that a row lacks is 0, since nothing has been counted yet. Where something has, the row isn't one of the
-    run's moments: a run that went on wrote such rows, until 27 November 2026, before it had its counters back.
+    run's moments: a run of 0.2.0 that went on wrote such rows before it had its counters back.
     """
     kept: list[Moment] = []
     for row in rows:

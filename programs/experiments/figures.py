@@ -103,7 +103,8 @@ def _save(figure: Any, target: pathlib.Path, origin: str, formats: Sequence[str]
         metadata: dict[str, Any] = {"Description": origin}
         if ending == "svg":
             metadata["Date"] = None
-        figure.savefig(target.with_suffix(f".{ending}"), dpi=120, metadata=metadata)
+        # A name may have dots of its own, as that of a group called level-0.5 has, which `with_suffix` would cut.
+        figure.savefig(target.with_name(f"{target.name}.{ending}"), dpi=120, metadata=metadata)
 
 
 def files(names: Sequence[str]) -> list[str]:

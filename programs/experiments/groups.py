@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -61,8 +62,9 @@ def _groups(results: Sequence[Result]) -> list[Group]:
     found: dict[str, list[Result]] = {}
     for program, each in by_program.items():
         varying = differing(result.settings for result in each)
+        texts = {name: _texts(result.settings.get(name) for result in each) for name in varying}
         for result in each:
-            settings = [f"{_short(name)} {_text(result.settings.get(name))}" for name in varying]
+            settings = [f"{_short(name)} {texts[name][_key(result.settings.get(name))]}" for name in varying]
             found.setdefault(", ".join([program, *settings]), []).append(result)
     return [Group(name, tuple(sorted(each, key=lambda result: result.seed))) for name, each in found.items()]
 
@@ -71,7 +73,7 @@ def differing(settings: Iterable[Mapping[str, Any]]) -> list[str]:
     """The names of settings that don't have one value in all of these; None is that of a program that lacks one."""
     every = list(settings)
     names = dict.fromkeys(name for each in every for name in each)
-    return [name for name in names if len({json.dumps(each.get(name)) for each in every}) > 1]
+    return [name for name in names if len({_key(each.get(name)) for each in every}) > 1]
 
 
 def results_in(suite: Suite) -> list[Result]:
@@ -188,7 +190,7 @@ def _environments(suite: Suite) -> list[str]:
     for environment, groups in suite.items():
         settings = [result.settings for group in groups for result in group.results]
         for name in differing({k: v for k, v in each.items() if k.startswith("env.")} for each in settings):
-            values = sorted({_text(each.get(name)) for each in settings})
+            values = sorted(_texts(each.get(name) for each in settings).values())
             found.append(f"{environment} has other rules in some runs: {name} is {' and '.join(values)}")
     return found
 
@@ -199,9 +201,9 @@ def _across(suite: Suite) -> list[str]:
     for groups in zip(*suite.values()):  # A suite has the same groups, in the same order, in each environment.
         settings = {env: group.results[0].settings for env, group in zip(suite, groups)}
         for name in differing(settings.values()):
-            values = {env: _text(each.get(name)) for env, each in settings.items()}
-            if not name.startswith("env.") and len(set(values.values())) > 1:
-                listed = ", ".join(f"{value} in {env}" for env, value in values.items())
+            texts = _texts(each.get(name) for each in settings.values())
+            if not name.startswith("env."):
+                listed = ", ".join(f"{texts[_key(each.get(name))]} in {env}" for env, each in settings.items())
                 found.append(f"{groups[0].name} has other settings in some environments: {_short(name)} is {listed}")
     return found
 
@@ -217,6 +219,19 @@ def _listed(names: Sequence[str]) -> str:
 
 def _short(setting: str) -> str:
     return setting.removeprefix("config.")
+
+
+def _key(value: Any) -> str:
+    """A setting's value as JSON; a whole number has one key, since members of populations have it as 4.0."""
+    return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def _texts(values: Iterable[Any]) -> dict[str, str]:
+    """The texts of a setting's values by their keys: six digits of a number, or all where others have the same six."""
+    by_key = {_key(value): value for value in values}
+    texts = {key: _text(value) for key, value in by_key.items()}
+    often = collections.Counter(texts.values())
+    return {key: text if often[text] == 1 else repr(by_key[key]) for key, text in texts.items()}
 
 
 def _text(value: Any) -> str:

@@ -9,7 +9,7 @@ from boonta.nodes.watch.stopping import COLLAPSED_CODE
 from boonta.programs.experiments.plan import Job
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
-from boonta.programs.wiring.run_folder.config_file import read_config
+from boonta.programs.wiring.run_folder.config_file import read_config, without_secrets
 from boonta.programs.wiring.run_folder.state import is_held
 from boonta.programs.wiring.supervision.restarts import how_ended
 
@@ -23,7 +23,8 @@ def is_done(folder: pathlib.Path, job: Job) -> bool:
     if is_held(folder) or journal.last_code(folder) not in ENDED:
         return False
     try:
-        return list(read_config(folder).arguments) == job.command(folder)[1:]
+        recorded = read_config(folder).arguments  # An older Boonta has left the secrets in.
+        return without_secrets(recorded) == without_secrets(job.command(folder)[1:])
     except BadInput:
         return False  # Its own process will report the fault.
 

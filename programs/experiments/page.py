@@ -96,18 +96,23 @@ def html(text: str, folders: Sequence[pathlib.Path], title: str = "Comparison") 
     Args:
       text: the page.
       folders: where its pictures are, each in the first one that has it. One that has more than `LARGEST` bytes becomes
-        a link.
+        a link, and one that is gone stays as it is.
       title: the page's title.
     """
     body = markdown_it.MarkdownIt("js-default").render(text)
 
     def inside(found: re.Match[str]) -> str:
-        name = urllib.parse.unquote(found.group(1))
-        path = next(folder / name for folder in folders if (folder / name).is_file())
-        if path.stat().st_size > LARGEST:
-            return f'<a href="{found.group(1)}">{markup.escape(name)}, {path.stat().st_size / 1e6:,.0f} MB</a>'
+        name = urllib.parse.unquote(markup.unescape(found.group(1)))
+        try:
+            path = next(folder / name for folder in folders if (folder / name).is_file())
+            size = path.stat().st_size
+            content = b"" if size > LARGEST else path.read_bytes()
+        except (StopIteration, OSError):  # It is gone: a run that goes on deletes old films.
+            return found.group(0)
+        if size > LARGEST:
+            return f'<a href="{found.group(1)}">{markup.escape(name)}, {size / 1e6:,.0f} MB</a>'
         kind = mimetypes.guess_type(name)[0] or "image/png"
-        source = f'src="data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"'
+        source = f'src="data:{kind};base64,{base64.b64encode(content).decode()}"'
         return f"<video controls {source}></video>" if kind.startswith("video") else f"<img {source}{found.group(2)}"
 
     body = re.sub(r'<img src="([^":]+)"([^>]*>)', inside, body)

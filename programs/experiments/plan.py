@@ -190,7 +190,7 @@ def plan(
         commands = [[*entry.arguments, "--workdir", str(folder / entry.name)] for entry in ours]
         answer = check(file, commands, spec.members if spec.populations else 0, kept, held, elsewhere)
         errors |= {ours[i].name: message for i, message in answer.errors.items()}
-        jobs += [_job([ours[i] for i in group.runs], group.members) for group in answer.groups]
+        jobs += [_job([ours[i] for i in each.runs], each.members) for each in answer.jobs]
     _raise(errors)
     for job in jobs:
         _require_same_members(job, folder)

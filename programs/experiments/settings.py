@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import pydantic
-
 from boonta.nodes.snapshots import schema
 from boonta.programs.experiments.curves import EVALUATED
 from boonta.programs.wiring.run_folder.config_file import Config
 
 NO_HYPER_PARAMETERS = ("member", "updates", "loss", "seed", "return")  # Other columns of members; see `EVALUATED`, too.
 OF_POPULATIONS = ("members", "seeds", "vary")  # Settings that list the members, each of which has values of its own.
-# The setting with the command line that members share, in JSON, by which older sweeps' populations are read.
-SHARED = "arguments"
 # Settings of environments that change none of their steps, and so make no other experiment; see `envs.base.SAME_STEPS`.
 OF_NO_STEP = ("env.metrics", "env.num_threads", "env.workers")
-_WORDS = pydantic.TypeAdapter(list[str])
 
 
 def environment_of(config: Config) -> str:
@@ -55,28 +50,9 @@ def settings_of(config: Config, environment: str, row: Mapping[str, Any]) -> dic
         settings |= {f"config.{name}": value for name, value in own.items() if name != "seed"}
     elif row:
         settings = {name: value for name, value in settings.items() if name not in OF_POPULATIONS}
-        settings |= _flags(str(settings.pop(SHARED, "[]")))
         for name in _hyper_parameters(row):
             settings[f"config.{name}" if f"config.{name}" in settings else name] = row[name]
     return settings
-
-
-def _flags(arguments: str) -> dict[str, str]:
-    """The flags of a command line in JSON, by the names of settings; none if it isn't one."""
-    try:
-        words = schema.load(_WORDS, arguments)
-    except ValueError:
-        return {}
-    flags: dict[str, str] = {}
-    name = ""
-    for word in words:
-        if word.startswith("--"):
-            name, _, value = word.removeprefix("--").partition("=")
-            name = name.replace("-", "_")
-            flags[name] = value
-        elif name:
-            flags[name] = f"{flags[name]} {word}".strip()
-    return flags
 
 
 def _may_name_game(setting: str) -> bool:

@@ -18,7 +18,7 @@ from boonta.agents.views import view_of
 from boonta.envs.base import BatchedEnv, Env
 from boonta.envs.followed import with_open_spiel_states
 from boonta.nodes.acting.local import Act, Play, jit_policy
-from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.programs.reports import frames as drawings
 
 # Env steps in a second of the picture, by number of players, where an environment has no time of its own.

@@ -153,9 +153,9 @@ def _charts(past: Sequence[Moment]) -> str:
     with tempfile.TemporaryDirectory(prefix="boonta-report-") as folder:
         for name, chart in charts.charts(past).items():
             if name.startswith(SHOWN):
-                path = pathlib.Path(folder) / name
+                path = pathlib.Path(folder, name)
                 figures.draw(chart.panels, path, chart.xlabel, chart.ylabel, "", "", formats=("svg",))
-                svg = path.with_suffix(".svg").read_text()
+                svg = pathlib.Path(folder, f"{name}.svg").read_text()
                 parts.append(f"<h3>{html.escape(chart.caption)}</h3>{svg[svg.index('<svg') :]}")
     return "\n".join(parts)
 

@@ -8,12 +8,13 @@ import os
 import pathlib
 import statistics
 import tempfile
+import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import LEARNERS, TABLES
+from boonta.nodes.watch.status import STATUS
 from boonta.programs.experiments import curves, evaluations, figures
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.page import escaped, html, number, table
@@ -58,7 +59,7 @@ def markdown(config: Config, folder: pathlib.Path, drawn: Mapping[str, Chart]) -
     newest = rows[-1] if rows else {}
     parts += [_reached(newest), "## Health", _health(newest, folder)]
     for name, chart in drawn.items():
-        parts += [f"## {chart.caption}", f"![{chart.caption}]({name}.svg)"]
+        parts += [f"## {chart.caption}", f"![{chart.caption}]({urllib.parse.quote(name)}.svg)"]
     if config.picture.groups:
         parts += ["## Who works for whom", f"![The program]({PROGRAM})"]
     parts += _media(folder)
@@ -72,7 +73,7 @@ def markdown(config: Config, folder: pathlib.Path, drawn: Mapping[str, Chart]) -
 def status_of(folder: pathlib.Path) -> dict[str, Any]:
     """What the monitor wrote last of a run's nodes; empty if it never has."""
     try:
-        return schema.parse(schema.read(folder / metrics.STATUS))
+        return schema.parse(schema.read(folder / STATUS))
     except (OSError, ValueError):
         return {}
 
@@ -116,7 +117,8 @@ def _media(folder: pathlib.Path) -> list[str]:
     paths = media(folder)
     parts = ["## Pictures and films"] if paths else []
     for path in paths[:MOST_MEDIA]:
-        parts += [f"### {escaped(str(path))}", f"![{escaped(str(path))}](<{path}>)"]
+        address = urllib.parse.quote(str(path))  # A name may have characters that mean something in an address.
+        parts += [f"### {escaped(str(path))}", f"![{escaped(str(path))}]({address})"]
     return parts
 
 

@@ -20,17 +20,18 @@ import tyro
 from boonta.agents.base import Agent
 from boonta.agents.config import replaced, with_values
 from boonta.envs.jax.base import JaxEnv
-from boonta.nodes import metrics
 from boonta.nodes.acting.local import Play, evaluated_policy, jit_policy
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.evaluating import Evaluating, Played, play_out
+from boonta.nodes.evaluating import EvalEpisodes, Evaluating, play_out
 from boonta.nodes.fused import stage
 from boonta.nodes.fused.population import Member
 from boonta.nodes.population import Population
 from boonta.nodes.snapshots.best import read_record
 from boonta.nodes.snapshots.store import MEMBERS, print_warning
 from boonta.nodes.watch.evaluation import MAX_STEPS
+from boonta.nodes.watch.means import standard_error
+from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.programs.experiments import evaluations
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.folders import folders_of
@@ -145,13 +146,13 @@ def _deterministic(program: Program) -> bool | None:
     return made[0].deterministic if made else None
 
 
-def _play(program: Program, folder: pathlib.Path, asked: Asked, policy: Any) -> Played:
+def _play(program: Program, folder: pathlib.Path, asked: Asked, policy: Any) -> EvalEpisodes:
     """The episodes of one checkpoint."""
     params, _ = restored(program.agent, folder, asked.which)
     env = _in_jax(program)
     if env is None:
         batch = program.env(asked.episodes, asked.seed)
-        play = Play(batch, policy, jit_policy(policy), asked.seed, metrics.Stopwatch())
+        play = Play(batch, policy, jit_policy(policy), asked.seed, Stopwatch())
         return play_out(play, params, asked.max_steps)
 
     def one(params: Any, key: jax.Array) -> stage.Played:
@@ -160,7 +161,7 @@ def _play(program: Program, folder: pathlib.Path, asked: Asked, policy: Any) -> 
     return _summed(jax.device_get(jax.jit(one)(params, jax.random.PRNGKey(asked.seed))))
 
 
-def _play_members(node: Population, path: pathlib.Path, asked: Asked, deterministic: bool | None) -> list[Played]:
+def _play_members(node: Population, path: pathlib.Path, asked: Asked, deterministic: bool | None) -> list[EvalEpisodes]:
     """The same of each member of a population in a checkpoint; all meet the same episodes."""
     state, _ = Checkpointer(path).restore(node.initial_state)
 
@@ -173,11 +174,11 @@ def _play_members(node: Population, path: pathlib.Path, asked: Asked, determinis
     return [_summed(jax.tree.map(lambda leaf, i=i: leaf[i], played)) for i in range(len(played.over))]
 
 
-def _summed(played: stage.Played) -> Played:
+def _summed(played: stage.Played) -> EvalEpisodes:
     """Episodes that a device has played, as those of a host are."""
     over = int(np.sum(played.over))
     means = {name: float(np.sum(values) / over) for name, values in played.metrics.items() if over}
-    return Played(played.returns.tolist(), len(played.over) - over, means)
+    return EvalEpisodes(played.returns.tolist(), len(played.over) - over, means)
 
 
 def _members_of(folder: pathlib.Path, which: Which) -> pathlib.Path:
@@ -216,7 +217,7 @@ def _in_jax(program: Program) -> JaxEnv | None:
 
 def _described(found: Evaluated) -> str:
     """An evaluation in one line."""
-    mean = with_error(statistics.fmean(found.returns), metrics.standard_error(found.returns))
+    mean = with_error(statistics.fmean(found.returns), standard_error(found.returns))
     who = f"member {found.member}, " if found.member is not None else ""
     how = "deterministic" if found.deterministic else "sampled"
     what = f"{who}{named(found.which)}, {found.updates:,} updates: {mean} over {found.episodes} episodes, {how}"

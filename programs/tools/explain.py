@@ -25,7 +25,7 @@ from boonta.agents.muzero.policy import Planner, make_policy
 from boonta.agents.muzero.search import Planned
 from boonta.envs.base import LAST, Env
 from boonta.nodes.acting.local import Play, jit_policy
-from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.programs.reports import film
 from boonta.programs.wiring.command_line.faults import command, require_at_least
 from boonta.programs.wiring.run import BadInput, Which

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import pathlib
@@ -22,8 +23,8 @@ from boonta.nodes.rpc.errors import RpcError
 from boonta.programs.wiring.command_line.faults import command, require_at_least
 from boonta.programs.wiring.joining import FILE, Servers, read_servers, require_joinable
 from boonta.programs.wiring.machine import network
-from boonta.programs.wiring.run import BadInput
-from boonta.programs.wiring.run_folder.config_file import Config, read_config
+from boonta.programs.wiring.run import BadInput, override_of
+from boonta.programs.wiring.run_folder.config_file import PROCESS_ENV, Config, read_config
 from boonta.programs.wiring.run_folder.provenance import differs_from
 from boonta.programs.wiring.supervision import dependent
 from boonta.programs.wiring.supervision.interrupts import Signals
@@ -51,6 +52,7 @@ def join(workdir: tyro.conf.Positional[pathlib.Path], actors: int = 1, group: st
     require_at_least(1, actors=actors)
     config = read_config(workdir)
     declared = require_joinable(program_of(workdir, config), group).number
+    config = _without_secrets(config, group)
     servers = read_servers(workdir)
     # Between machines the monitor refuses nodes of another source.
     if servers.local and config.provenance and (told := differs_from(config.provenance, config.program_file)):
@@ -62,6 +64,22 @@ def join(workdir: tyro.conf.Positional[pathlib.Path], actors: int = 1, group: st
     # Ctrl-C reaches all processes of a terminal's session, and only this one handles it.
     nodes = {name: subprocess.Popen(words, start_new_session=True) for name, words in commands.items()}
     sys.exit(_stay(nodes, signals))
+
+
+def _without_secrets(config: Config, group: str) -> Config:
+    """The run's config without the variables whose values aren't recorded: nodes inherit them from this process.
+
+    Raises:
+      BadInput: one of the group's isn't set here.
+    """
+    unrecorded = [word for word in config.run.get("process_env", ()) if not any(override_of(word))]
+    names = [name for label, _, name in (word.partition(":") for word in unrecorded) if label == group]
+    if missing := [name for name in names if name not in os.environ]:
+        raise BadInput(
+            f"{', '.join(missing)} must be set here, as the run's {PROCESS_ENV} does for {group!r}: config.json "
+            f"doesn't have the value, which may be a secret. Give the command as {missing[0]}=… boonta join …"
+        )
+    return dataclasses.replace(config, arguments=tuple(word for word in config.arguments if word not in unrecorded))
 
 
 def _admitted(workdir: pathlib.Path, servers: Servers, group: str, declared: int, actors: int) -> int:

@@ -18,8 +18,8 @@ from boonta.envs.open_spiel import OpenSpiel
 from boonta.envs.players import PerfectPlayer, RandomPlayer, UctPlayer
 from boonta.nodes.acting.local import jit_policy
 from boonta.nodes.matches import elo
-from boonta.nodes.matches.match import OPENING, MakeSide, Played, play_match, player_side, policy_side, result
-from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.matches.match import OPENING, MakeSide, MatchResult, play_match, player_side, policy_side, result
+from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.programs.experiments.evaluations import MATCHES
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput, Which, named
@@ -131,7 +131,7 @@ def table(outcome: np.ndarray) -> str:
     return "\n".join([*lines, f"Elo {difference:+.0f} over the opponent, 95% interval {low:+.0f} to {high:+.0f}"])
 
 
-def unmeasured(played: Played, max_steps: int, opening: int) -> list[str]:
+def unmeasured(played: MatchResult, max_steps: int, opening: int) -> list[str]:
     """Lines on the games of a match that tell little or nothing of its sides; none if there are none."""
     counts = (
         (int(played.cut.sum()), f"cut after {max_steps:,} steps (--max-steps), and count as drawn"),

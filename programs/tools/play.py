@@ -11,7 +11,7 @@ import pathlib
 import tyro
 
 from boonta.programs.reports import film
-from boonta.programs.wiring.command_line.faults import command, writing
+from boonta.programs.wiring.command_line.faults import command, require_at_least, writing
 from boonta.programs.wiring.run import BadInput, Which
 from boonta.programs.wiring.trained import agent_and_env, params_of
 
@@ -34,6 +34,7 @@ def play(
       max_steps: env steps after which the picture ends even if the episode does not.
       seed: seed of the environment and the policy.
     """
+    require_at_least(1, max_steps=max_steps)
     target = out or workdir / "play.gif"
     if target.suffix not in ENDINGS:
         raise BadInput(f"--out {target} must end in .gif or .mp4")

@@ -17,6 +17,7 @@ from boonta.envs.base import Env, EnvSpec, suggest
 from boonta.envs.jax.base import Batched, JaxEnv, as_env
 from boonta.envs.names import named
 from boonta.envs.spec_check import ConformanceError, adapter_of, check_spec
+from boonta.programs.wiring.command_line.booleans import spelled_out
 from boonta.programs.wiring.command_line.integers import INTEGERS
 from boonta.programs.wiring.run import BadInput
 
@@ -191,12 +192,11 @@ def _given(settings: Any, arguments: Sequence[str]) -> dict[str, Any]:
     if settings is None or not any(argument.startswith("--env.") for argument in arguments):
         return {}
 
-    def collect(env: Any) -> Any:
+    def collect(env: Any = settings) -> Any:
         return env
 
     collect.__annotations__ = {"env": type(settings)}
-    collect.__defaults__ = (settings,)
-    words = [word for word in arguments if word not in ("-h", "--help")]
+    words = spelled_out([word for word in arguments if word not in ("-h", "--help")], {"env": type(settings)})
     found, _ = tyro.cli(collect, args=words, return_unknown_args=True, registry=INTEGERS)
     return dataclasses.asdict(found)
 

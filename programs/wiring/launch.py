@@ -5,15 +5,13 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib
-import os
-import pathlib
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from types import ModuleType
 
-from boonta.nodes import metrics
-from boonta.nodes.learning import profiling
 from boonta.nodes.watch.ending import end_now
+from boonta.nodes.watch.stopwatch import CONNECTING, before_nodes
 from boonta.programs.wiring import capacity
 from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.command_line.arguments import (
@@ -30,18 +28,30 @@ from boonta.programs.wiring.machine import network
 from boonta.programs.wiring.pace import Pace
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
 from boonta.programs.wiring.run import BadInput, Run
-from boonta.programs.wiring.run_folder import compiled, journal, temporary
-from boonta.programs.wiring.run_folder.folder import claim_workdir, counts_of
+from boonta.programs.wiring.run_folder import journal, session
+from boonta.programs.wiring.run_folder.folder import counts_of
 from boonta.programs.wiring.run_folder.provenance import built_from
-from boonta.programs.wiring.supervision import interrupts, stacks
+from boonta.programs.wiring.supervision import interrupts
 from boonta.programs.wiring.supervision.guard import guard
 from boonta.programs.wiring.supervision.restarts import Restarts
 from boonta.programs.wiring.supervision.trackers import Trackers
 
-__all__ = ["Group", "Pace", "PaceFlags", "Program", "Restarts", "Run", "RunFlags", "group", "main", "prepare"]
+__all__ = [
+    "Group",
+    "Pace",
+    "PaceFlags",
+    "Program",
+    "Restarts",
+    "Run",
+    "RunFlags",
+    "group",
+    "main",
+    "prepare",
+    "require",
+]
 
 # Each module has `prepare(program)`. It returns a function that runs the program and returns the exit code, or raises
-# ValueError if the program can't run this way.
+# ValueError if the program can't run this way. Its `require(program)` only raises, for a program that runs elsewhere.
 INTERPRETERS = {
     "local_mp": "boonta.programs.wiring.interpreters.local",
     "local_mt": "boonta.programs.wiring.interpreters.local",
@@ -60,7 +70,21 @@ def prepare(program: Program) -> Callable[[], int]:
     Raises:
       ValueError: the program can't run this way; the message names the node or setting at fault.
     """
-    return importlib.import_module(INTERPRETERS[program.run.launch]).prepare(program)
+    return _interpreter(program).prepare(program)
+
+
+def require(program: Program) -> None:
+    """Refuses a program that can't run this way on any machine; this one's devices and packages aren't looked at.
+
+    Raises:
+      ValueError: the message names the node or setting at fault.
+    """
+    _interpreter(program).require(program)
+
+
+def _interpreter(program: Program) -> ModuleType:
+    """The module of the way to run that `--launch` names."""
+    return importlib.import_module(INTERPRETERS[program.run.launch])
 
 
 def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> None:
@@ -84,17 +108,14 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         trackers.start(run)
         with trackers.kept():
             reachable = _settle_network(run, arguments)
-        with metrics.before_nodes(metrics.CONNECTING):
+        with before_nodes(CONNECTING):
             run.hosts.join(built_from(function, run, settings), run.workdir)
         program = function(run=run, **settings)
         start = prepare(program)
         tight = capacity.check(program)
-        folder = pathlib.Path(run.own.workdir)
         origin = origin_of(function, arguments, program)
-        kept.enter_context(claim_workdir(program.name, run.own, settings, origin))
-        kept.enter_context(temporary.kept_in(folder))
-        kept.enter_context(compiled.kept_in(pathlib.Path(run.workdir), run.hosts.first))  # Hosts share it.
-        kept.enter_context(stacks.offered(folder / temporary.FOLDER))
+        started = session.opened(program.name, run, settings, origin, f"--launch {run.launch}")
+        begun = kept.enter_context(started)
     except (BadInput, ValueError, OSError, ImportError) as error:
         trackers.end()
         faults.tell(error)
@@ -102,15 +123,13 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
     except KeyboardInterrupt:
         trackers.end()
         interrupts.leave(run.leave)
-    with kept, journal.kept_in(folder):
-        journal.LOG.debug("%s--launch %s, process %d", journal.STARTED, run.launch, os.getpid())
-        _introduce(run, reachable, presets_of(settings, run.launch), network_of(program))
+    with kept:
+        _introduce(reachable, presets_of(settings, run.launch), network_of(program), f"run folder {run.workdir}")
         if tight:
             journal.LOG.warning("%s", tight)
         with trackers:
-            code = _run(start, program.run)  # A population's limit is that of all its members.
+            begun.code = code = _run(start, program.run)  # A population's limit is that of all its members.
             run.hosts.leave(agreed=code == 0)  # JAX kills who is left of the hosts, and trackers take time to end.
-        journal.LOG.debug("%s%d", journal.ENDED, code)
     if run.launch == "serial":
         codes.append(code)
     if run.is_unit:
@@ -121,11 +140,9 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
     run.leave(code)
 
 
-def _introduce(run: Run, *shown: str) -> None:
+def _introduce(*shown: str) -> None:
     """Tells the user what is run, and where its results are."""
-    print("\n".join(filter(None, (*shown, f"run folder {run.workdir}"))), flush=True)
-    if run.profile is not None:
-        journal.LOG.info("profile: %s", profiling.described(run.profile, run.own.path(profiling.FOLDER)))
+    print("\n".join(filter(None, shown)), flush=True)
 
 
 def _run(start: Callable[[], int], run: Run) -> int:

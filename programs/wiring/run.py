@@ -71,7 +71,8 @@ class Run:
       restarts: how often dead or hanging nodes are restarted. This is for "local_mp", where a group may have its own
         policy; "sebulba", on one host, and "anakin" start again as a whole, from their newest snapshot. With number 0
         the first death of any node ends the run.
-      process_env: environment variables of processes, as GROUP:NAME=VALUE; for "local_mp".
+      process_env: environment variables of processes, as GROUP:NAME=VALUE; for "local_mp". Secrets
+        belong in the launcher's own environment.
       gpus: GPUs of each node of a group, as GROUP=NUMBER; for "local_mp". 0 is the CPU, 0.25 a quarter of one GPU's
         memory.
       placement: the division of a process's devices; for "sebulba" and "anakin".

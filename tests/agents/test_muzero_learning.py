@@ -15,7 +15,7 @@ from boonta.envs.open_spiel import OpenSpiel
 from boonta.envs.players import RandomPlayer
 from boonta.nodes.acting.local import jit_policy
 from boonta.nodes.matches import match
-from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.watch.stopwatch import Stopwatch
 
 SLOTS = 32
 

@@ -12,7 +12,7 @@ import pytest
 from boonta.agents.heads import make_support
 from boonta.agents.muzero import Config
 from boonta.agents.muzero.networks import ChanceModel, Model, Prediction
-from boonta.agents.muzero.search import make_search, switch_dummy
+from boonta.agents.muzero.search import add_noise, make_search, switch_dummy
 
 pytestmark = pytest.mark.once
 
@@ -120,6 +120,32 @@ def test_noise_is_for_actors_only(name):
 
 
 @pytest.mark.unoptimised
+@pytest.mark.parametrize("name", ["puct", "stochastic"])
+def test_the_noise_has_its_share_of_the_prior_over_the_legal_actions(name):
+    """All of the prior over them is on action 0: first when it has all, then beside an illegal and the dummy action."""
+    priors = jnp.log(jnp.array([[1.0, 0.0, 0.0, 0.0], [0.1, 0.0, 0.2, 0.7]]) + 1e-30)
+    model = make_game(rewards={}, values={})
+    value = model.predict((), jnp.zeros(1)).value[0]
+
+    def predict(params, hidden):
+        return Prediction(priors[hidden.astype(int)], jnp.broadcast_to(value, (len(hidden), len(value))))
+
+    model = model._replace(predict=predict)
+    if name == "stochastic":
+        model = with_chance(model, lambda params, hidden, choice: hidden)
+    config = dataclasses.replace(CONFIG, search=name, num_simulations=1)
+    stack, legal = jnp.repeat(jnp.arange(2.0), 2000)[:, None], np.tile([True, True, False], (4000, 1))
+    tree = jax.jit(make_search(config, model, A, explore=True))((), jax.random.PRNGKey(0), stack, legal).tree
+    prior = np.asarray(jax.nn.softmax(tree.children_prior_logits[:, 0], axis=-1)).reshape(2, 2000, -1)
+    alpha, share = config.puct.dirichlet_alpha, config.puct.dirichlet_fraction
+    assert np.all(prior[..., 2:] == 0)
+    assert prior[..., 0].min() >= 1 - share - 1e-6  # The rest is the noise of action 0.
+    # Dirichlet's means are 1 / 2 for two actions, and their variances 1 / 4 / (2 alpha + 1).
+    np.testing.assert_allclose(prior[..., 1].mean(axis=1), share / 2, atol=0.01)
+    np.testing.assert_allclose(prior[..., 1].std(axis=1), share / 2 / (2 * alpha + 1) ** 0.5, atol=0.01)
+
+
+@pytest.mark.unoptimised
 @pytest.mark.parametrize("name", [*SEARCHES, "stochastic"])
 def test_without_exploration_the_key_does_not_break_ties(name):
     """All actions are worth the same, and with as many simulations as actions all are tried as often."""
@@ -180,6 +206,13 @@ def test_a_thread_traces_a_stochastic_search_while_that_of_another_begins_and_en
         one = trace(first)
         ended.set()
         assert later[0].result(60) == one
+
+
+def test_noise_of_the_least_parameter_is_finite_also_where_no_action_is_valid():
+    invalid = np.array([[False, False, True, True], [True, True, True, True]])
+    mixed = jax.jit(add_noise)(jax.random.PRNGKey(0), jnp.zeros((2, A + 1)), invalid, 1e-6, 0.5)
+    assert np.all(np.isfinite(mixed))
+    np.testing.assert_allclose(np.sort(np.exp(mixed[0])), [0, 0, 0.25, 0.75], atol=1e-6)
 
 
 def test_the_dummy_action_is_a_switch():

@@ -74,9 +74,18 @@ def test_the_temperature_is_that_of_the_part_of_training():
         {},
         {"reanalyze_ratio": 0.5, "reanalyze": "update"},
         {"reanalyze_ratio": 0.5},
+        {"reanalyze_ratio": 0.8},
+        {"reanalyze_ratio": 0.99},
         {"reanalyze_ratio": 1.0},
     ],
-    ids=["fresh", "renewed within the update", "half of reanalyzers", "all of reanalyzers"],
+    ids=[
+        "fresh",
+        "renewed within the update",
+        "half of reanalyzers",
+        "6 fresh ones",
+        "1 fresh one",
+        "all of reanalyzers",
+    ],
 )
 def test_an_update_stands_for_as_many_env_steps_as_a_fused_program_makes(ratio, reanalyze):
     config = replaced(CONFIG, {"replay.samples_per_insert": ratio, **reanalyze})

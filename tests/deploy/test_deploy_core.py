@@ -9,10 +9,10 @@ import threading
 import pytest
 
 from boonta.deploy import core, program
-from boonta.nodes import metrics
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.watch.pulse import MONITOR_DEADLINE_S
+from boonta.nodes.watch.stopwatch import before_nodes
 from boonta.programs.wiring.command_line.arguments import split_flags
 from boonta.programs.wiring.joining import with_joined
 from boonta.programs.wiring.launch import group
@@ -160,7 +160,7 @@ def test_waiting_for_servers_is_a_phase_of_the_start(monkeypatch):
     activities: list[str] = []
 
     def wait(*given: object) -> None:
-        activities.append(metrics.before_nodes.longest()[0])
+        activities.append(before_nodes.longest()[0])
         raise OSError("out of reach")
 
     monkeypatch.setattr(core, "_await_servers", wait)

@@ -11,7 +11,8 @@ from boonta.deploy import ending
 from boonta.deploy.core import Task
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
-from boonta.nodes.watch.stopping import StopRule
+from boonta.nodes.watch.stopping import COLLAPSE, COLLAPSED_CODE, StopRule
+from boonta.programs.wiring.run_folder import journal
 from boonta.tests.helpers.deadline import DEADLINE_S
 
 
@@ -109,6 +110,29 @@ def test_a_signal_ends_the_monitor_though_it_interrupts_code_that_holds_a_lock(t
     assert not thread.is_alive() and seen == [False]  # What the lock keeps was as before.
     assert process.code() == 143 and monitor.stopping
     assert monitor.status()["failure"] == "monitor was asked to end by signal 15"
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "told"),
+    [
+        (lambda monitor, process: monitor.finish_program("updates reached 5"), 0, "done: updates reached 5"),
+        (lambda monitor, process: monitor.finish_program(COLLAPSE), COLLAPSED_CODE, f"done: {COLLAPSE}"),
+        (lambda monitor, process: monitor.fail_program("learner: 100% wrong"), 1, "learner: 100% wrong"),
+        (lambda monitor, process: setattr(process, "error", "monitor: OSError"), 1, "monitor: OSError"),
+        (lambda monitor, process: process.on_signal(signal.SIGTERM, None), 143, "ended by SIGTERM"),
+    ],
+)
+def test_what_the_monitors_process_says_at_its_end_is_how_the_run_has_ended(tmp_path, capsys, end, code, told):
+    monitor = Monitor("monitor", str(tmp_path), StopRule())
+    process = ending.Ending(Task("monitor", 0, "monitor", (), "monitor"), monitor, monitor._stop)
+    with journal.kept_in(tmp_path):
+        end(monitor, process)
+        assert process.code() == code
+    assert journal.end_of(journal.lines(tmp_path)) == told
+    out, err = capsys.readouterr()
+    assert (err == f"error: {told}\n") == (code == 1)
+    assert ("monitor: done" in out) == (code in (0, COLLAPSED_CODE))
+    assert ("monitor: ended by signal 15" in out) == (code == 143)
 
 
 @pytest.mark.parametrize(("role", "signal_first"), [("learner", True), ("actor", False)])

@@ -7,8 +7,9 @@ import pathlib
 
 import pytest
 
-from boonta.deploy import core, jobset, resources, slurm
+from boonta.deploy import core, jobset, slurm
 from boonta.deploy.program import build, environment_of
+from boonta.deploy.resources import Resources, ResourceTable
 from boonta.programs.wiring.interpreters.local import ONE_THREAD
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.provenance import ROOT
@@ -30,7 +31,7 @@ def pod_of(manifest: dict, label: str) -> tuple[str | None, dict[str, str]]:
 
 
 def test_pods_have_the_gpus_that_the_flags_give_unless_the_table_has_others():
-    table = resources.Table("image", groups={"evaluator": resources.Group(cpu="3")})
+    table = ResourceTable("image", groups={"evaluator": Resources(cpu="3")})
     flags = ["catch", "--gpus", "learner=2", "evaluator=0.25", "inference=0", "--inference", "2"]
     manifest, _ = jobset.render(jobset.prepare(INFERENCE, flags, table))
     assert schemas.problems(manifest) == []
@@ -52,7 +53,7 @@ def test_pods_have_the_gpus_that_the_flags_give_unless_the_table_has_others():
 
 
 def test_the_table_may_say_the_same():
-    table = resources.Table("image", groups={"learner": resources.Group(gpus=1, volume="1Gi")})
+    table = ResourceTable("image", groups={"learner": Resources(gpus=1, volume="1Gi")})
     manifest, _ = jobset.render(jobset.prepare(IMPALA, ["catch", "--gpus", "learner=0.9"], table))
     assert pod_of(manifest, "learner")[0] == "1" and pod_of(manifest, "learner")[1][FRACTION] == "0.9"
 
@@ -73,7 +74,7 @@ TPU = {"accelerator": "tpu-v6e-slice", "topology": "2x4"}
     ],
 )
 def test_a_table_with_other_accelerators_is_refused(number, group, message):
-    table = resources.Table("image", groups={"learner": resources.Group(volume="1Gi", **group)})
+    table = ResourceTable("image", groups={"learner": Resources(volume="1Gi", **group)})
     with pytest.raises(BadInput, match=message):
         jobset.prepare(IMPALA, ["catch", "--gpus", f"learner={number}"], table)
 

@@ -16,9 +16,10 @@ import pathlib, sys
 UNWANTED = ("launchpad", "courier", "reverb", "tensorflow")
 if sys.argv[1] == "missing":
     sys.modules.update(dict.fromkeys(UNWANTED))  # An import of these now fails.
-from boonta.deploy import jobset, resources, slurm, tpu_vm
+from boonta.deploy import jobset, slurm, tpu_vm
+from boonta.deploy.resources import ResourceTable
 
-program, table = pathlib.Path("programs/muzero.py"), resources.Table("image")
+program, table = pathlib.Path("programs/muzero.py"), ResourceTable("image")
 jobs = []
 for flags in (["catch"], ["catch", "--launch", "sebulba"], ["catch", "--launch", "anakin"]):
     manifest, _ = jobset.render(jobset.prepare(program, flags, table))

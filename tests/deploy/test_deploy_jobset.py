@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from boonta.deploy import core, jobset, resources, roles, slurm, tpu_vm
+from boonta.deploy.resources import Resources, ResourceTable
 from boonta.programs.wiring.interpreters.local import ON_CPU, ROLE_ENVIRONMENT
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.provenance import ROOT
@@ -20,7 +21,7 @@ from boonta.tests.helpers.manifests import container, job, pod
 
 IMPALA = ROOT / "programs" / "impala.py"
 SWAP = "tests/helpers/swap_program.py"
-TABLE = resources.Table("registry.example.com/boonta:1", groups={"actor": resources.Group(cpu="3", memory="5Gi")})
+TABLE = ResourceTable("registry.example.com/boonta:1", groups={"actor": Resources(cpu="3", memory="5Gi")})
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def test_every_program_can_be_deployed(program, tmp_path):
     if program.stem == "unplugged":
         write_by_chance(tmp_path / "data")
         flags = ["--data", str(tmp_path / "data")]
-    manifest, _ = jobset.render(jobset.prepare(program, flags, resources.Table("image")))
+    manifest, _ = jobset.render(jobset.prepare(program, flags, ResourceTable("image")))
     assert schemas.problems(manifest) == []
     assert "#SBATCH" in slurm.render(slurm.Job(program), [*flags, "--workdir", "/x"])
     assert tpu_vm.prepare(tpu_vm.Machines(program, "a"), flags).commands
@@ -125,7 +126,7 @@ def test_a_pod_has_its_groups_environment_from_the_start(manifest):
 @pytest.mark.parametrize("label", ["reanalyzer", "actor", "evaluator"])
 @pytest.mark.parametrize(("gpus", "platforms"), [(0, "cpu"), (1, None)])
 def test_a_pod_looks_for_an_accelerator_only_where_it_has_one(label, gpus, platforms):
-    table = resources.Table(TABLE.image, groups={label: resources.Group(gpus=gpus)})
+    table = ResourceTable(TABLE.image, groups={label: Resources(gpus=gpus)})
     manifest, _ = jobset.render(jobset.prepare(ROOT / "programs" / "reanalyze.py", ["catch"], table))
     variables = {each["name"]: each.get("value") for each in container(manifest, label)["env"]}
     assert variables.get("JAX_PLATFORMS") == platforms
@@ -144,14 +145,14 @@ def test_a_pod_looks_for_an_accelerator_only_where_it_has_one(label, gpus, platf
     ],
 )
 def test_an_accelerator_that_would_idle_is_refused(program, label, flags, message):
-    table = resources.Table(TABLE.image, groups={label: resources.Group(gpus=1, volume="1Gi")})
+    table = ResourceTable(TABLE.image, groups={label: Resources(gpus=1, volume="1Gi")})
     with pytest.raises(BadInput, match=message):
         jobset.prepare(ROOT / program, flags.split(), table)
 
 
 def test_the_last_platform_that_the_user_names_counts():
     words = [f"evaluator:JAX_PLATFORMS={platform}" for platform in ("cpu", "cuda")]
-    table = resources.Table(TABLE.image, groups={"evaluator": resources.Group(gpus=1)})
+    table = ResourceTable(TABLE.image, groups={"evaluator": Resources(gpus=1)})
     flags = ["catch", "--process-env", *words]
     manifest, _ = jobset.render(jobset.prepare(ROOT / "programs" / "impala.py", flags, table))
     variables = {each["name"]: each.get("value") for each in container(manifest, "evaluator")["env"]}

@@ -7,7 +7,8 @@ import pathlib
 import kubernetes_validate
 import pytest
 
-from boonta.deploy import jobset, resources
+from boonta.deploy import jobset
+from boonta.deploy.resources import Resources, ResourceTable
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.provenance import ROOT
 from boonta.tests.helpers import schemas
@@ -15,12 +16,12 @@ from boonta.tests.helpers.manifests import container, job, pod
 
 IMPALA = ROOT / "programs" / "impala.py"
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
-TABLE = resources.Table("registry.example.com/boonta:1", groups={"actor": resources.Group(cpu="3", memory="5Gi")})
+TABLE = ResourceTable("registry.example.com/boonta:1", groups={"actor": Resources(cpu="3", memory="5Gi")})
 
 
 def rendered(flags: list[str]) -> tuple[dict, dict]:
     """The manifest of IMPALA with these flags, which is valid and has one job, a unit of one host; and this job."""
-    manifest, policy = jobset.render(jobset.prepare(IMPALA, flags, resources.Table("image")))
+    manifest, policy = jobset.render(jobset.prepare(IMPALA, flags, ResourceTable("image")))
     assert schemas.problems(manifest) == []
     kubernetes_validate.validate(policy, schemas.VERSION, strict=True)
     (unit,) = manifest["spec"]["replicatedJobs"]
@@ -42,8 +43,8 @@ def test_a_sebulba_program_is_a_unit_per_host():
 
 
 def test_a_unit_per_host_of_a_slice_meets_the_others_at_the_first():
-    slice_4 = resources.Group(accelerator="x", topology="4x4", volume="1Gi")
-    table = resources.Table("image", groups={"unit": slice_4})
+    slice_4 = Resources(accelerator="x", topology="4x4", volume="1Gi")
+    table = ResourceTable("image", groups={"unit": slice_4})
     manifest, _ = jobset.render(jobset.prepare(IMPALA, ["catch", "--launch", "sebulba"], table))
     assert schemas.problems(manifest) == []
     assert job(manifest, "unit")["template"]["spec"]["completions"] == 4
@@ -56,7 +57,7 @@ def test_a_unit_per_host_of_a_slice_meets_the_others_at_the_first():
 
     manifest, _ = jobset.render(jobset.prepare(ROOT / "programs" / "population.py", [], table))
     assert job(manifest, "unit")["template"]["spec"]["completions"] == 4
-    machines = resources.Table("image", groups={"learner": resources.Group(machines=2, volume="1Gi")})
+    machines = ResourceTable("image", groups={"learner": Resources(machines=2, volume="1Gi")})
     with pytest.raises(
         BadInput, match="groups.learner: machines is 2, and the number of learners is 1: give --learners 2"
     ):
@@ -70,14 +71,14 @@ def test_an_anakin_program_is_a_unit_of_one_host_or_several():
     assert only["command"] == ["python", "programs/impala.py", *flags, "--workdir", "/runs/impala"]
     assert only["resources"]["limits"]["google.com/tpu"] == "8" and "ports" not in only
     assert manifest["spec"]["successPolicy"]["targetReplicatedJobs"] == ["unit"]
-    two = resources.Table("image", groups={"unit": resources.Group(machines=2, volume="1Gi")})
+    two = ResourceTable("image", groups={"unit": Resources(machines=2, volume="1Gi")})
     manifest, _ = jobset.render(jobset.prepare(IMPALA, flags, two))
     assert container(manifest, "unit")["command"][-4:] == ["--hosts.number", "2", "--hosts.index", "$(BOONTA_INDEX)"]
 
 
 @pytest.mark.parametrize("program", ["population.py", "meta_gradient.py"])
 def test_a_program_that_is_fused_by_default_needs_no_flag_for_it(program):
-    manifest, _ = jobset.render(jobset.prepare(ROOT / "programs" / program, [], resources.Table("image")))
+    manifest, _ = jobset.render(jobset.prepare(ROOT / "programs" / program, [], ResourceTable("image")))
     assert [job["name"] for job in manifest["spec"]["replicatedJobs"]] == ["unit"]
 
 
@@ -92,4 +93,4 @@ def test_a_program_that_is_fused_by_default_needs_no_flag_for_it(program):
 )
 def test_what_a_unit_could_not_do_is_refused_before_it_costs_anything(program, flags, message):
     with pytest.raises(ValueError, match=message):
-        jobset.prepare(ROOT / "programs" / program, flags, resources.Table("image"))
+        jobset.prepare(ROOT / "programs" / program, flags, ResourceTable("image"))

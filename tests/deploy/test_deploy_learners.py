@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from boonta.deploy import core, jobset, resources, slurm, tpu_vm
+from boonta.deploy import core, jobset, slurm, tpu_vm
 from boonta.deploy.program import build
+from boonta.deploy.resources import Resources, ResourceTable
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.provenance import ROOT
 from boonta.tests.helpers import schemas
@@ -16,8 +17,8 @@ NO_TPU = {"accelerator": "", "topology": ""}
 ALL = ("--learners", "2", "--replay-servers", "2", "--actors", "4", "--reanalyzers", "2")
 
 
-def table_of(**learner) -> resources.Table:
-    return resources.Table("image", groups={"learner": resources.Group(volume="1Gi", **learner)})
+def table_of(**learner) -> ResourceTable:
+    return ResourceTable("image", groups={"learner": Resources(volume="1Gi", **learner)})
 
 
 def command_of(manifest: dict, label: str) -> list[str]:
@@ -78,7 +79,7 @@ def test_learners_share_a_slice_of_as_many_hosts(given, chips):
         ),
         (
             [],
-            resources.Table("image", groups={"actor": resources.Group(machines=2)}),
+            ResourceTable("image", groups={"actor": Resources(machines=2)}),
             "groups.actor: machines is 2, and Actor works on one: ask for one",
         ),
     ],

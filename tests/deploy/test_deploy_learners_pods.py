@@ -14,11 +14,13 @@ import pytest
 pytest.importorskip("launchpad")
 
 from boonta.agents.base import Table
-from boonta.deploy import jobset, resources, roles, slurm, tpu_vm
+from boonta.deploy import jobset, roles, slurm, tpu_vm
 from boonta.deploy.program import build
+from boonta.deploy.resources import Resources, ResourceTable
 from boonta.nodes import metrics
 from boonta.nodes.rpc import keys
 from boonta.nodes.snapshots.store import numbers
+from boonta.nodes.watch.status import STATUS
 from boonta.tests.helpers import kept, namespaces, pods, slurm_cluster, ssh
 from boonta.tests.helpers.apart import free_ports
 from boonta.tests.helpers.runs import saved
@@ -26,7 +28,7 @@ from boonta.tests.helpers.runs import saved
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(2400)]
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = ROOT / "tests" / "helpers" / "tiny_program.py"
-ON_CPU = resources.Table("image", groups={"learner": resources.Group(volume="1Gi")})
+ON_CPU = ResourceTable("image", groups={"learner": Resources(volume="1Gi")})
 LIMIT_S = 240.0
 ALL = ("catch", "--learners", "2", "--replay-servers", "2", "--actors", "4", "--save-every-s", "5")
 
@@ -99,7 +101,7 @@ def kill_a_learner(running: pods.Pods, workdir: pathlib.Path, index: int) -> Non
     assert down[0].checkpoint >= whole
     assert not running.run(lambda: updates_of(workdir, down[0].rows) > down[0].checkpoint), running.output()
     down[0].require_resumed(workdir)
-    nodes = json.loads((workdir / metrics.STATUS).read_text())["nodes"]
+    nodes = json.loads((workdir / STATUS).read_text())["nodes"]
     told = [warning for i in range(2) for warning in nodes[f"replay/{i}"]["warnings"]]
     assert not [warning for warning in told if "the tables" in warning]  # They are those of the checkpoint.
 

@@ -13,6 +13,11 @@ import pytest
 
 from boonta.nodes import metrics
 from boonta.nodes.rpc import keys
+from boonta.programs.experiments.outcome import is_done
+from boonta.programs.experiments.plan import Job
+from boonta.programs.experiments.spec import Entry
+from boonta.programs.wiring.run_folder import journal
+from boonta.programs.wiring.run_folder.state import sentence_of
 from boonta.tests.helpers import sinks
 from boonta.tests.helpers.apart import LIGHT, ROOT, Apart
 from boonta.tests.helpers.deadline import DEADLINE_S
@@ -23,7 +28,8 @@ ALL = ("monitor", "variables", "learner", "actor")
 
 
 def test_a_program_learns_and_ends_clean_with_every_node_started_by_its_own_command(tmp_path):
-    flags = ("--workdir", str(tmp_path), "--stop.updates", "300")
+    job = Job("run", (Entry("run", "tests/helpers/tiny_program.py", "", 0, {"stop.updates": 300}, {}),))
+    flags = job.command(tmp_path)[1:]
     with Apart("tests/helpers/tiny_program.py", *flags, tunnel=True) as apart:
         for label in ("evaluator", "actor", "learner", "replay", "variables", "monitor"):  # Any order works.
             apart.start(label)
@@ -33,6 +39,7 @@ def test_a_program_learns_and_ends_clean_with_every_node_started_by_its_own_comm
     assert set(codes.values()) == {0}, outputs
     assert metrics.read(tmp_path)[-1]["updates"] >= 300
     assert "monitor: done" in outputs["monitor/0"]
+    assert sentence_of(tmp_path).startswith("it has ended: done: updates reached 3") and is_done(tmp_path, job)
     told, _, _ = outputs["monitor/0"].partition("run folder ")
     assert "network: the tables are open to whoever has the run's key, and to other users of the replay" in told
     assert (tmp_path / "config.json").exists() and list(tmp_path.glob("replay/*/DONE"))
@@ -82,6 +89,9 @@ def test_nodes_that_are_ended_or_killed_come_back_and_the_counters_go_on(tmp_pat
         (tmp_path / "end").touch()
         codes, outputs = apart.finish()
     assert set(codes.values()) == {0}, outputs
+    starts = [line for line in journal.lines(tmp_path) if journal.since_start([line])]
+    assert len(starts) == 2 and journal.last_code(tmp_path) == 0  # The monitor that was killed wrote no end.
+    assert sentence_of(tmp_path).startswith("it has ended: done: env_steps reached ")
     last = metrics.read(tmp_path)[-1]
     assert (last["threads/actor/0"], last["threads/learner"]) == (1.0, 3.0)
     steps = [row["env_steps"] for row in metrics.read(tmp_path) if row.get("env_steps")]
@@ -134,8 +144,11 @@ def test_a_node_asked_to_end_early_does_not_look_like_work_done(tmp_path, signal
             apart.wait_for(tmp_path, counter, 0)
         apart.processes[f"{signalled}/0"].send_signal(signal.SIGTERM)
         codes, outputs = apart.finish()
+    assert journal.last_code(tmp_path) == codes["monitor/0"], outputs
     assert codes.pop(f"{signalled}/0") == 143, outputs
     assert set(codes.values()) == {1}, outputs
+    told = {"monitor": "it was ended by SIGTERM", "learner": "it has ended: learner "}
+    assert sentence_of(tmp_path).startswith(told[signalled])
 
 
 def test_where_a_platform_starts_nodes_again_the_program_waits_for_a_server_that_is_asked_to_end(tmp_path):

@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("launchpad")
 
-from boonta.deploy import jobset, resources, roles
+from boonta.deploy import jobset, roles
+from boonta.deploy.resources import ResourceTable
 from boonta.nodes import metrics
 from boonta.nodes.rpc import keys
 from boonta.tests.helpers import namespaces, pods
@@ -28,7 +29,7 @@ def rendered(program, monkeypatch, folder, *flags):
     monkeypatch.setattr(roles, "WORKDIR", str(folder))
     monkeypatch.setattr(roles, "KEY", str(folder / "rpc.pem"))
     keys.make_once(folder / "rpc.pem")
-    manifest, _ = jobset.render(jobset.prepare(program, list(flags), resources.Table("image")))
+    manifest, _ = jobset.render(jobset.prepare(program, list(flags), ResourceTable("image")))
     return manifest, folder / manifest["metadata"]["name"]
 
 

@@ -32,7 +32,7 @@ def test_the_units_in_the_comments_can_be_read(tmp_path):
     hosts = []
     for unit in units:
         (tmp_path / "table.yaml").write_text(f"image: x\ngroups: {{{unit}}}")
-        hosts.append(resources.read(tmp_path / "table.yaml").group("unit").hosts)
+        hosts.append(resources.read(tmp_path / "table.yaml").resources("unit").hosts)
     assert hosts == [8, 4]
 
 
@@ -41,8 +41,8 @@ def test_the_resource_table_can_be_read(tmp_path):
     path = tmp_path / "table.yaml"
     path.write_text(textwrap.dedent(table))
     read = resources.read(path)
-    assert read.group("learner").chips == read.group("learner").chips_on_a_host == 8
-    assert read.group("actor").node_selector == {"cloud.google.com/gke-spot": "true"}
+    assert read.resources("learner").chips == read.resources("learner").chips_on_a_host == 8
+    assert read.resources("actor").node_selector == {"cloud.google.com/gke-spot": "true"}
 
 
 def test_the_page_on_accelerators_names_groups_and_nodes_as_they_are():

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -11,6 +15,7 @@ from boonta.deploy import core, program
 from boonta.nodes.rpc import wire
 from boonta.programs.wiring.run_folder.provenance import ROOT
 from boonta.tests.helpers.apart import free_ports
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 DQN = ROOT / "programs" / "dqn.py"
 
@@ -65,6 +70,38 @@ def test_a_tunnel_leads_to_each_of_several_replay_servers(monkeypatch):
         assert {name for name in seen if seen[name] != addresses[name]} == {"replay/0", "replay/1"}
 
 
+@pytest.mark.cluster
+def test_a_replay_server_keeps_the_library_though_its_group_has_others(monkeypatch):
+    from boonta.deploy import node
+
+    monkeypatch.setattr(os, "environ", {"LD_PRELOAD": "mine.so", core.ENTERED: "{}"})
+    monkeypatch.setattr(os, "execv", lambda *command: None)
+    node._enter({"LD_PRELOAD": "mine.so"}, [], {"LD_PRELOAD": "library.so mine.so"})
+    assert os.environ["LD_PRELOAD"] == "library.so mine.so"
+    assert os.environ[core.ENTERED] == core.entered({"LD_PRELOAD": "mine.so"})  # It enters once.
+
+
+@pytest.mark.parametrize("end", ["ending.end_now(2)", "os.kill(os.getpid(), signal.SIGTERM)"])
+def test_a_node_that_is_refused_or_ended_before_it_runs_leaves_no_tunnel_behind(tmp_path, end):
+    code = (
+        "from boonta.deploy import ends_early\nimport os, signal\n"
+        "from boonta.deploy import core, tunnelled\nfrom boonta.nodes.watch import ending\n"
+        "tunnelled.tunnel.open_entrance = lambda path, to, key: None\n"
+        "task = core.Task('actor', 0, 'actor/0', (5000,), 'actor')\n"
+        "tunnelled.Route(task, [task], 'rpc.pem').open({'replay': 'host:1'})\n"
+        f"print(len(os.listdir(os.environ['TMPDIR'])), flush=True)\n{end}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert done.stdout == "1\n" and done.returncode == (2 if "end_now" in end else 128 + signal.SIGTERM)
+    assert not list(tmp_path.iterdir())
+
+
 def test_replay_servers_on_one_host_listen_apart_behind_their_tunnels(monkeypatch):
     from boonta.deploy import tunnelled
 
@@ -92,6 +129,16 @@ def test_the_exit_of_a_tunnel_listens_where_other_servers_do(monkeypatch):
             assert listening.family == other.family
         with pytest.raises(OSError, match=f"port {task.ports[0]} for replay is in use here; choose another"):
             tunnelled.confined(task)
+
+
+def test_a_replay_server_that_can_not_be_kept_to_the_loopback_device_is_refused(tmp_path, monkeypatch):
+    from boonta.deploy import tunnelled
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "my cache"))
+    monkeypatch.delenv(tunnelled.EXIT, raising=False)
+    (task,) = (task for task in core.plan(program.build(DQN, ["catch"]).program) if task.label == "replay")
+    with pytest.raises(OSError, match=r"the replay server can't be kept .*my cache.*XDG_CACHE_HOME\. Mend that on its"):
+        tunnelled.confined(task)
 
 
 def test_replay_servers_that_can_not_share_the_tables_are_refused():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boonta.deploy import resources
+from boonta.deploy.resources import Resources
 from boonta.programs.wiring.run import BadInput
 
 
@@ -13,7 +14,7 @@ from boonta.programs.wiring.run import BadInput
     [("1x1", 0, 1), ("2x2", 0, 1), ("2x4", 0, 1), ("2x4", 4, 2), ("4x4", 0, 4), ("16x16", 0, 64), ("2x2x2", 0, 2)],
 )
 def test_hosts_are_chips_by_chips_per_host(topology, chips_per_host, hosts):
-    assert resources.Group(accelerator="x", topology=topology, chips_per_host=chips_per_host).hosts == hosts
+    assert Resources(accelerator="x", topology=topology, chips_per_host=chips_per_host).hosts == hosts
 
 
 @pytest.mark.parametrize(

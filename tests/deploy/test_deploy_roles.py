@@ -7,13 +7,14 @@ import pathlib
 
 import pytest
 
-from boonta.deploy import jobset, resources, roles
+from boonta.deploy import jobset, roles
+from boonta.deploy.resources import Resources, ResourceTable
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.provenance import ROOT
 
 IMPALA = ROOT / "programs" / "impala.py"
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
-TABLE = resources.Table("registry.example.com/boonta:1")
+TABLE = ResourceTable("registry.example.com/boonta:1")
 
 
 @pytest.mark.parametrize(
@@ -21,9 +22,9 @@ TABLE = resources.Table("registry.example.com/boonta:1")
     [
         (["--workdir", "x"], TABLE, "--workdir is the pods' own"),
         (["--workdir=x"], TABLE, "--workdir is the pods' own"),
-        ([], resources.Table("i", groups={"actors": resources.Group()}), r"groups \['actors'\] of the resource table"),
-        ([], resources.Table("i", name="n" * 50), "over 63 letters"),
-        ([], resources.Table("i", groups={"replay": resources.Group()}), "groups.replay: volume is empty"),
+        ([], ResourceTable("i", groups={"actors": Resources()}), r"groups \['actors'\] of the resource table"),
+        ([], ResourceTable("i", name="n" * 50), "over 63 letters"),
+        ([], ResourceTable("i", groups={"replay": Resources()}), "groups.replay: volume is empty"),
     ],
 )
 def test_programs_that_do_not_fit_are_refused(flags, table, message):
@@ -43,7 +44,7 @@ def test_a_group_whose_label_can_name_no_pods_is_refused(monkeypatch, label):
     )
     monkeypatch.setattr(roles, "build", lambda file, flags: named)
     with pytest.raises(BadInput, match=f"group '{label}' can't name pods: give it a label of lower-case letters"):
-        jobset.prepare(LIGHT, [], resources.Table("image"))
+        jobset.prepare(LIGHT, [], ResourceTable("image"))
 
 
 def test_a_program_file_outside_the_image_is_refused(tmp_path):

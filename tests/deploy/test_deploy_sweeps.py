@@ -8,7 +8,8 @@ import subprocess
 import kubernetes_validate
 import pytest
 
-from boonta.deploy import jobset, resources, roles
+from boonta.deploy import jobset, roles
+from boonta.deploy.resources import Resources, ResourceTable
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers import schemas
 from boonta.tests.helpers.deadline import DEADLINE_S
@@ -16,7 +17,7 @@ from boonta.tests.helpers.manifests import container
 
 pytestmark = pytest.mark.once
 
-TABLE_OF_UNITS = resources.Table("image", groups={"unit": resources.Group(volume="1Gi")})
+TABLE_OF_UNITS = ResourceTable("image", groups={"unit": Resources(volume="1Gi")})
 SWEEP = """
 program: programs/impala.py
 env: catch

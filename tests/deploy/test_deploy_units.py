@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("launchpad")
 
-from boonta.deploy import jobset, resources, roles
+from boonta.deploy import jobset, roles
+from boonta.deploy.resources import Resources, ResourceTable
 from boonta.nodes import metrics
 from boonta.tests.helpers import namespaces, pods, schemas
 from boonta.tests.helpers.launched import ends_with
@@ -21,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(bool(namespaces.missing()), reason=namespaces.missing()),
 ]
 HELPERS = pathlib.Path(__file__).parents[1] / "helpers"
-TWO = resources.Table("image", groups={"unit": resources.Group(machines=2, volume="1Gi")})
+TWO = ResourceTable("image", groups={"unit": Resources(machines=2, volume="1Gi")})
 
 
 def rendered(monkeypatch, folder, program, *flags):

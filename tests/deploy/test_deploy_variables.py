@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from boonta.deploy import core, jobset, resources, slurm, tpu_vm
+from boonta.deploy import core, jobset, slurm, tpu_vm
 from boonta.deploy.program import build
+from boonta.deploy.resources import Resources, ResourceTable
 from boonta.programs.wiring.run_folder.provenance import ROOT
 from boonta.tests.helpers import schemas
 from boonta.tests.helpers.manifests import container, job
@@ -15,7 +16,7 @@ FLAGS = ["catch", "--actors", "4", "--variable-servers", "2"]
 
 
 def test_a_jobset_has_a_pod_and_a_port_for_each():
-    table = resources.Table("image", groups={"learner": resources.Group(volume="1Gi")})
+    table = ResourceTable("image", groups={"learner": Resources(volume="1Gi")})
     manifest, _ = jobset.render(jobset.prepare(IMPALA, FLAGS, table))
     assert schemas.problems(manifest) == []
     assert job(manifest, "variables")["template"]["spec"]["completions"] == 2

@@ -264,6 +264,8 @@ def test_the_wrapper_itself_breaks_nothing():
 SPECS = [
     (tuple(GAME.spec), "spec is an EnvSpec", "(BoundedArray"),
     (GAME.spec._replace(observations={"board": (5, 3)}), "observations is a nest of dm_env specs", "board.0: 5"),
+    (GAME.spec._replace(observations=specs.Array((2,), np.int64)), "integers have at most 32 bits", "is int64"),
+    (GAME.spec._replace(actions=specs.DiscreteArray(3, np.int64)), "integers have at most 32 bits", "actions is int64"),
     (GAME.spec._replace(actions=specs.Array((), np.int32)), "actions is a DiscreteArray or a BoundedArray", "Array("),
     (GAME.spec._replace(rewards=specs.Array((), np.float64)), "rewards is a float32 scalar", "float64"),
     (GAME.spec._replace(discounts=specs.Array((1,), np.float32)), "discounts is a float32 scalar", "(1,)"),

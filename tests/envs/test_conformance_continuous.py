@@ -46,11 +46,13 @@ class Changed:
 
 
 class Unclipped(LoopedEnv):
+    """It clips no action; nor does the adapter of each slot, which is passed by."""
+
     def step(self, action):
         if len(action) != self.num_envs:
             raise ValueError("shape")
         return self._batch(
-            [env.reset() if last else env.step(a) for env, a, last in zip(self._envs, action, self._last)]
+            [env.reset() if last else env._env.step(a) for env, a, last in zip(self._envs, action, self._last)]
         )
 
 

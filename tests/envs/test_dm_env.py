@@ -47,8 +47,21 @@ class Torque(Corridor):
         return dm_env.termination(0.0, self._observe())
 
 
+class Narrow(Corridor):
+    actions = specs.BoundedArray((1,), np.float64, -0.1, 0.1)
+
+    def step(self, action):
+        self.actions.validate(action)
+        return dm_env.termination(0.0, self._observe())
+
+
 class Steps(Corridor):
     actions = specs.Array((2,), np.int32)
+
+
+class Counts(Corridor):
+    def observation_spec(self):
+        return specs.BoundedArray((), np.uint64, 0, 2**40, "microseconds")
 
 
 class Paid(Corridor):
@@ -82,9 +95,16 @@ def test_conforms(env):
 def test_wide_numbers_are_narrowed():
     spec = DmEnv(Corridor).spec
     assert spec.observations["where"] == specs.BoundedArray((1,), np.float32, -2, 3, "where")
-    assert spec.observations["seen"] == specs.Array((), np.int64)
+    assert spec.observations["seen"] == specs.Array((), np.int32)
     assert spec.actions == specs.DiscreteArray(2, np.int32)
     assert DmEnv(Torque).spec.actions == specs.BoundedArray((2,), np.float32, -1.0, np.inf)
+
+
+def test_an_action_is_within_the_environments_own_bounds():
+    """As float32, 0.1 is a little more."""
+    env = DmEnv(Narrow)(num_envs=1, seed=0)
+    env.reset()
+    env.step(np.full((1, 1), 5.0, np.float32))
 
 
 def test_ends_are_the_environments():
@@ -101,6 +121,7 @@ def test_ends_are_the_environments():
     ("make", "message"),
     [
         (Steps, "action_spec is Array.*; allowed: DiscreteArray, BoundedArray"),
+        (Counts, "microseconds.* has a bound beyond uint32, as which agents take it: 0 to 4294967295"),
         (Paid, "reward_spec is .*; allowed: a scalar"),
     ],
 )

@@ -168,7 +168,7 @@ def _run_of(function: Callable[..., Program]) -> Run:
     if "data" not in settings:  # An archive, which would have to be there.
         program = function(run=run, **settings)
         if run.is_unit:
-            deployed.require_unit(program)
+            launch.require(program)
     return run
 
 

@@ -8,6 +8,7 @@ import pathlib
 import numpy as np
 
 from boonta.nodes import metrics
+from boonta.nodes.watch.status import STATUS
 from boonta.programs.reports.meanings import found
 
 
@@ -19,7 +20,7 @@ def saved(workdir: pathlib.Path) -> int:
 
 def processes(workdir: pathlib.Path) -> dict[str, int]:
     """Returns the id of each node's process, as the monitor has last saved it."""
-    file = workdir / metrics.STATUS
+    file = workdir / STATUS
     nodes = json.loads(file.read_text())["nodes"] if file.exists() else {}
     return {name: int(node["process"].rpartition("/")[2]) for name, node in nodes.items()}
 

@@ -118,9 +118,6 @@ class DeviceStore:
     def prioritise(self, drawn: Drawn, errors: np.ndarray) -> None:
         self._state = self._prioritise(self._state, self._indices, errors)
 
-    def flush(self) -> None:
-        """Nothing is under way."""
-
     def close(self) -> None:
         """Nothing is open."""
 
@@ -153,9 +150,6 @@ class Broken:
 
     def append(self, steps):
         return self.writer.append(steps)
-
-    def flush(self):
-        self.writer.flush()
 
     def next(self, timeout_s):
         found = self.dataset.next(timeout_s)

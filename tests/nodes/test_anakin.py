@@ -174,7 +174,7 @@ def test_a_device_that_hangs_does_not_keep_the_node_from_its_end(tmp_path, monke
     anakin.step()
     anakin.stop()
     with monkeypatch.context() as patched:
-        patched.setattr("boonta.nodes.anakin.DISPATCH_DEADLINE_S", 0.01)
+        patched.setattr("boonta.nodes.fused.dispatch.DISPATCH_DEADLINE_S", 0.01)
         patched.setattr("boonta.nodes.anakin.jax.device_get", lambda results: works.wait(20))
         with pytest.raises(TimeoutError, match="waited 0 s for the device"):
             anakin.close()

@@ -14,6 +14,7 @@ from boonta.agents import impala
 from boonta.nodes.acting.local import evaluated_policy
 from boonta.nodes.base import Stopped
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.fused.dispatch import Pending
 from boonta.nodes.watch.evaluation import Evaluation
 from boonta.tests.helpers.fused import ENV, IMPALA, agent, node
 
@@ -118,3 +119,26 @@ def test_which_policy_is_evaluated_is_chosen(tmp_path):
     assert evaluated_policy(agent("impala"), None).deterministic is False
     searching = agent("muzero")
     assert searching.eval_policy.deterministic and not searching.policy.deterministic
+
+
+@pytest.mark.parametrize("every", [2, 3])
+def test_a_due_checkpoint_is_saved_once_whichever_dispatch_it_is_due_on(tmp_path, monkeypatch, every):
+    """A step collects two dispatches where the second one ends with an evaluation."""
+    anakin = node(tmp_path, 10_000, evaluation=Evaluation(4, every_updates=1_000))
+    anakin.start()
+    due_at, dispatched, saved_after = (1, 6, 11, 16, 21, 26), [], []
+    dispatch, begin = anakin._dispatch, anakin._saver.begin
+
+    def counted(rounds: int) -> Pending:
+        dispatched.append(rounds)
+        monkeypatch.setattr(anakin, "_save_every_s", -1.0 if len(dispatched) in due_at else 1e9)
+        return dispatch(rounds)
+
+    monkeypatch.setattr(anakin, "_dispatch", counted)
+    monkeypatch.setattr(anakin._lengths, "rounds", lambda *given: 1)
+    monkeypatch.setattr(anakin._lengths, "evaluates", lambda *given: len(dispatched) % every == 0)
+    monkeypatch.setattr(anakin._saver, "begin", lambda *given: (saved_after.append(len(dispatched)), begin(*given)))
+    while len(dispatched) < 30:
+        anakin.step()
+    assert all(after in (due, due + 1) for due, after in zip(due_at, saved_after, strict=True))
+    anakin.close()

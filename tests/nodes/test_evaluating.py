@@ -18,6 +18,9 @@ from boonta.nodes.watch.evaluation import NONE, Evaluation, as_metrics
 from boonta.programs.wiring.program import parameters
 from boonta.tests.helpers.fused import ENV, agent
 
+AGENT = agent()
+AGENT = AGENT._replace(eval_policy=AGENT.eval_policy._replace(deterministic=True))
+
 
 class Params:
     """Has params once the learner has published any."""
@@ -27,18 +30,22 @@ class Params:
     def poll(self, timeout_s):
         return True if self.published else None
 
+    def snapshot(self):
+        return 7, ()
+
 
 class Probe(Evaluating):
-    """Counts its evaluations."""
+    """Counts its evaluations, and keeps what the last one had reported when it began."""
 
     def __init__(self, **settings):
-        super().__init__("evaluator", **settings)
+        super().__init__("evaluator", AGENT, ENV, None, **settings)
         self.rounds = 0
-        self._params = Params()
+        self._params, self._made = Params(), 1  # There is nothing to compile.
 
-    def round(self):
-        self.finish(self.begin(self.rounds), {"eval_return": 1.0})
+    def evaluate(self, version, params):
         self.rounds += 1
+        self.reported = self.report()["metrics"]
+        return {"eval_version": float(version)}
 
 
 def test_a_program_that_is_started_again_is_evaluated_with_other_seeds(monkeypatch):
@@ -92,9 +99,8 @@ def test_it_leaves_the_cores_to_others_by_a_counter_too():
 
 def test_it_says_which_version_is_being_evaluated_and_how_old_an_evaluation_may_get():
     node = Probe(every_s=0.0, max_age=500)
-    began = node.begin(7)
-    assert node.report()["metrics"] == {"eval_started": 7.0}
-    node.finish(began, {"eval_version": 7.0})
+    node.round()
+    assert node.reported == {"eval_started": 7.0}
     assert node.report()["metrics"] == {"eval_started": 7.0, "eval_version": 7.0, "eval_age_allowed": 500.0}
 
 

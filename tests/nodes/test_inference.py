@@ -15,8 +15,8 @@ from boonta.nodes.acting.grouped import padded
 from boonta.nodes.acting.local import Acting, jit_policy
 from boonta.nodes.base import Node
 from boonta.nodes.inference import Inference
-from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.variables import VariableServer, pack
+from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.inference import AGENTS, ENV, acting_params, frames, inference, leaves
 

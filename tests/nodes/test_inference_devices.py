@@ -13,8 +13,8 @@ import pytest
 from boonta.agents.base import Slots
 from boonta.envs.base import FIRST, MID, TimeStep
 from boonta.nodes.acting.local import Acting, jit_policy
-from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.variables import pack
+from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.inference import AGENTS, RECURRENT, acting_params, frames, inference, leaves
 

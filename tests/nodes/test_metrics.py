@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import pathlib
-import time
 
 import pytest
 from tensorboard.backend.event_processing import event_file_loader
@@ -90,50 +88,3 @@ def _events(folder: pathlib.Path):
     """The records of the events' file, as TensorBoard reads them."""
     (file,) = (folder / "tensorboard").iterdir()
     return event_file_loader.LegacyEventFileLoader(str(file)).Load()
-
-
-@pytest.fixture
-def before_nodes(monkeypatch) -> metrics.Stopwatch:
-    """What this process did before its nodes; other tests of this process have left something in the real one."""
-    monkeypatch.setattr(metrics, "before_nodes", metrics.Stopwatch())
-    return metrics.before_nodes
-
-
-def test_the_phases_of_a_start_add_up_to_it(monkeypatch, before_nodes):
-    now = 0.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    stopwatch = metrics.Stopwatch()
-    with stopwatch("restoring the checkpoint"):
-        now += 0.1
-    with stopwatch("publishing"):
-        pass
-    found = metrics.start_seconds(stopwatch)
-    assert set(found) == {"start_s", "start_s/connecting", "start_s/importing", "start_s/restoring_the_checkpoint"}
-    assert found["start_s/restoring_the_checkpoint"] == 0.1
-    assert sum(found.values()) == pytest.approx(2 * found["start_s"])
-
-
-def test_all_that_connects_is_one_phase_and_no_importing(monkeypatch, before_nodes):
-    now = 0.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    monkeypatch.setattr(metrics, "process_age", lambda: 10.0)
-    stopwatch = metrics.Stopwatch()
-    with before_nodes(metrics.CONNECTING):
-        now += 4.0
-    with stopwatch("starting"):
-        now += 1.0
-        with stopwatch("connecting to the other learners"):
-            now += 2.0
-    phases = {"start_s/connecting": 6.0, "start_s/starting": 1.0, "start_s/importing": 3.0}
-    assert metrics.start_seconds(stopwatch) == {"start_s": 10.0, **phases}
-
-
-def test_a_mean_that_is_none_is_no_error():
-    """An environment's numbers may be infinite, or too large to be added up."""
-    found = metrics.means({"episode/x": [math.inf, -math.inf], "episode/y": [1e308, 1e308], "return": [1.0, 2.0]})
-    assert math.isnan(found["episode/x"]) and math.isnan(found["episode/y"]) and found["return"] == 1.5
-
-
-def test_an_evaluator_whose_episodes_were_all_cut_has_no_part_in_their_numbers():
-    found = metrics.means({"eval_episode/x": [math.nan, 0.5], "eval_episode/y": [math.nan], "loss": [math.nan, 0.5]})
-    assert found["eval_episode/x"] == 0.5 and math.isnan(found["eval_episode/y"]) and math.isnan(found["loss"])

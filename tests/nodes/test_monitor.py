@@ -10,6 +10,7 @@ from boonta.nodes import metrics
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.sinks.base import TrackedRun
 from boonta.nodes.sinks.files import JsonLines
+from boonta.nodes.watch.status import STATUS
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.heartbeats import report
 
@@ -98,7 +99,7 @@ def test_a_server_that_calls_another_ends_before_it(monitor):
 
 def test_the_status_is_on_disk_too_which_counts_as_no_look_of_the_launcher(monitor, tmp_path):
     monitor.beat(report("learner", counts={"env_steps": 100.0}, samples={"return": [NAN]}))
-    shown = json.loads((tmp_path / metrics.STATUS).read_text(), parse_constant=pytest.fail)  # JSON has no NaN.
+    shown = json.loads((tmp_path / STATUS).read_text(), parse_constant=pytest.fail)  # JSON has no NaN.
     assert shown["totals"]["env_steps"] == 100.0 and shown["reason"] == ""
     monitor.round()
     monitor.report_end("learner", "")
@@ -107,7 +108,7 @@ def test_the_status_is_on_disk_too_which_counts_as_no_look_of_the_launcher(monit
     monitor.round()
     assert not monitor.stopping  # The launcher doesn't know yet how they ended.
     monitor.close()
-    shown = json.loads((tmp_path / metrics.STATUS).read_text(), parse_constant=pytest.fail)
+    shown = json.loads((tmp_path / STATUS).read_text(), parse_constant=pytest.fail)
     assert shown["nodes"]["learner"]["gone"] and shown["row"]["return"] is None and time.time() - shown["at"] < 60
 
 

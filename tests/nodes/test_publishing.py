@@ -10,7 +10,8 @@ import pytest
 
 from boonta.envs.catch import Catch
 from boonta.nodes.learner import Learner
-from boonta.nodes.variables import VariableServer, unpack
+from boonta.nodes.learning.publishing import Publisher, open_publishing
+from boonta.nodes.variables import DeviceVariables, VariableServer, unpack
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.batches import BatchStore
 
@@ -92,3 +93,18 @@ def test_a_learner_that_is_stopped_before_its_first_publication_ends_without_an_
     threading.Timer(0.5, answered.set).start()
     learner.close()
     assert 0 in variables.seen
+
+
+def test_only_what_a_variable_server_may_lose_is_looked_after(monkeypatch):
+    """A thread that does so would have nothing to do where params stay in the process, or another learner publishes."""
+    learner, here = Learner.__new__(Learner), DeviceVariables([])
+    monkeypatch.setattr(threading, "Thread", lambda **given: pytest.fail(f"a thread was made: {given}"))
+    assert open_publishing(learner, here) == here.put
+    assert open_publishing(learner, None)(7, {}) is None
+
+
+def test_params_of_a_learners_earlier_life_stay_until_it_has_published():
+    server = VariableServer("variables")
+    server.put(7, b"seven")
+    Publisher(server, lambda: False).renew()
+    assert server.get(-1) == (7, b"seven")

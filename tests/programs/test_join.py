@@ -16,10 +16,10 @@ import pytest
 
 from boonta.agents import dqn
 from boonta.envs.catch import Catch
-from boonta.nodes import metrics
 from boonta.nodes.snapshots import counters, schema
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.division import SERVERS, divided
+from boonta.nodes.watch.status import STATUS
 from boonta.tests.helpers.launched import LIGHT, LIMIT, TINY, ends_with
 from boonta.tests.helpers.running import ROOT, Running
 
@@ -73,7 +73,7 @@ def counts(run: Running, counter: str = "env_steps") -> dict[str, float]:
 
 def has_left(run: Running, name: str) -> bool:
     """Whether the monitor knows it, and has saved the node's last counters, as it does before it says so."""
-    return json.loads((run.workdir / metrics.STATUS).read_text())["nodes"][name]["gone"]
+    return json.loads((run.workdir / STATUS).read_text())["nodes"][name]["gone"]
 
 
 def test_actors_join_one_leaves_another_is_killed_and_all_that_they_did_is_counted(tmp_path):

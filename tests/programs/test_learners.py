@@ -11,6 +11,7 @@ import pytest
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots.store import numbers
+from boonta.nodes.watch.status import STATUS
 from boonta.tests.helpers.running import Running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised]
@@ -25,7 +26,7 @@ def saved(workdir: pathlib.Path) -> int:
 def activities(workdir: pathlib.Path) -> dict[str, str]:
     """What each learner does, as far as they have reported."""
     try:
-        nodes = json.loads((workdir / metrics.STATUS).read_text())["nodes"]
+        nodes = json.loads((workdir / STATUS).read_text())["nodes"]
     except (OSError, ValueError):
         return {}
     return {name: nodes[name]["activity"] for name in LEARNERS if name in nodes}

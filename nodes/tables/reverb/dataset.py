@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from boonta.agents.base import Batch, Steps, Table
+from boonta.agents.tables import sequence_counts
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.tables.freshness import POLL_S
@@ -48,7 +49,7 @@ class ReverbDataset:
         ahead: bool = True,
     ):
         self._clients = clients
-        self._tables, self._counts = tables, contract.sequence_counts(tables)
+        self._tables, self._counts = tables, sequence_counts(tables)
         self._taken = [0 for _ in tables]  # Sequences taken from each table so far, by whoever.
         if len(clients) == 1:  # A table restored from a checkpoint has been drawn from before.
             self._taken = [limiter.sample_stats.completed for limiter in self._limiters(CONNECT_DEADLINE_S)]
@@ -134,8 +135,8 @@ class ReverbDataset:
         try:
             while True:
                 self._space.acquire()
-                found = self._mixed.next()
-                assert found is not None  # It waits without end.
+                while (found := self._mixed.next(1.0)) is None:
+                    pass  # It waits without end; closed streams raise.
                 self._batches.put(found)
         except BaseException as error:  # It is handed to whoever asks for the next batch.
             self._error = error

@@ -40,7 +40,7 @@ class Shard(NamedTuple):
 
 
 @dataclasses.dataclass
-class _Source:
+class _ShardSource:
     """A shard, and what is known of it.
 
     Attributes:
@@ -100,7 +100,7 @@ class ShardedStream:
         self._patience_s, self._start_patience_s = patience_s, start_patience_s
         self._clock = clock
         self._arrived = threading.Event()
-        self._sources = [_Source(shard, shard.open(self._arrived.set), clock()) for shard in shards]
+        self._sources = [_ShardSource(shard, shard.open(self._arrived.set), clock()) for shard in shards]
         self._closed = False
         self._wanted = 0  # Sequences that were asked for and not taken.
         self._since: float | None = None  # When the present wait began.
@@ -111,13 +111,13 @@ class ShardedStream:
         self._wanted = max(self._wanted, sequences)
         self._spread()
 
-    def take(self, most: int, timeout_s: float | None) -> Piece | None:
+    def take(self, most: int, timeout_s: float) -> Piece | None:
         """The next piece, of the shard that has given the fewest sequences and has one.
 
         Raises:
           RuntimeError: reading has failed from all shards.
         """
-        end = math.inf if timeout_s is None else self._clock() + timeout_s
+        end = self._clock() + timeout_s
         while True:
             self._arrived.clear()
             self._reopen()
@@ -127,7 +127,7 @@ class ShardedStream:
             wait_s = min(end, look_again) - self._clock()
             if self._clock() >= end:
                 return None
-            self._arrived.wait(None if wait_s == math.inf else max(0.0, wait_s))
+            self._arrived.wait(max(0.0, wait_s))
 
     def ready(self, sequences: int) -> bool:
         return sum(map(self._has, self._sources)) >= sequences
@@ -166,7 +166,7 @@ class ShardedStream:
                     return piece
         return None
 
-    def _receive(self, source: _Source, number: int) -> None:
+    def _receive(self, source: _ShardSource, number: int) -> None:
         """Counts a piece. A shard that was slow has its share again, and needn't make up for what it didn't give."""
         if not source.prompt:
             source.prompt = True
@@ -177,7 +177,7 @@ class ShardedStream:
         self._wanted = max(0, self._wanted - number)
         self._since = None
 
-    def _lose(self, source: _Source, error: RuntimeError) -> None:
+    def _lose(self, source: _ShardSource, error: RuntimeError) -> None:
         """Does without a shard whose stream has failed, until another stream gives something."""
         source.error, source.down = error, True
         if all(other.error is not None for other in self._sources):
@@ -210,7 +210,7 @@ class ShardedStream:
         self._spread()
         return min(times, default=math.inf)
 
-    def _has(self, source: _Source) -> int:
+    def _has(self, source: _ShardSource) -> int:
         """How many sequences of a shard can be taken at once."""
         count = 0
         while count < source.pending and not source.down and source.stream.ready(count + 1):

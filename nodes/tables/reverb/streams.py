@@ -105,14 +105,14 @@ class Stream:
             self._ordered += self._size
             self._asked.release()
 
-    def take(self, most: int, timeout_s: float | None) -> Piece | None:
+    def take(self, most: int, timeout_s: float) -> Piece | None:
         """The next piece; see `nodes.tables.base.Stream.take`.
 
         Raises:
           RuntimeError: reading failed; names the table.
         """
         try:
-            piece = self._pieces.get(timeout=timeout_s) if timeout_s != 0 else self._pieces.get_nowait()
+            piece = self._pieces.get(timeout=timeout_s)
         except queue.Empty:
             return None
         if isinstance(piece, BaseException):

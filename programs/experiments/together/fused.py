@@ -60,8 +60,8 @@ def population(
 def may_join(program: Program, settings: Mapping[str, Any]) -> bool:
     """Whether a program could be a member of a population, by all but its seed and hyper-parameters.
 
-    Limits of seconds, returns or patience are each run's own, and members end together. Without evaluations there would
-    be no curve for each member.
+    Limits of seconds, returns, patience or collapse are each run's own, and members end together. Without evaluations
+    there would be no curve for each member.
     """
     run = program.run
     return (
@@ -71,6 +71,7 @@ def may_join(program: Program, settings: Mapping[str, Any]) -> bool:
         and run.stop.seconds is None
         and run.stop.eval_return is None
         and run.stop.patience is None
+        and not run.stop.on_collapse
         and not run.start_from
         and anakin.fused(program).settings["evaluation"].interval(fused=True)[1] > 0
     )

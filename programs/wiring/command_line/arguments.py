@@ -20,6 +20,7 @@ from boonta.agents.config import leaves
 from boonta.envs.base import Env
 from boonta.programs.wiring import environments
 from boonta.programs.wiring.command_line import help
+from boonta.programs.wiring.command_line.booleans import spelled_out
 from boonta.programs.wiring.command_line.integers import INTEGERS
 from boonta.programs.wiring.construction import seeds_of
 from boonta.programs.wiring.evaluation import Evaluation
@@ -27,7 +28,7 @@ from boonta.programs.wiring.pace import Pace
 from boonta.programs.wiring.picture import picture_of
 from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run
-from boonta.programs.wiring.run_folder.config_file import Origin, agent_of
+from boonta.programs.wiring.run_folder.config_file import Origin, agent_of, without_secrets
 from boonta.programs.wiring.run_folder.naming import folder_name
 from boonta.programs.wiring.run_folder.provenance import from_root, provenance_of
 from boonta.programs.wiring.shipped import FOLDER
@@ -77,7 +78,8 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
     collect.__doc__ = _description(function, env)
     usage = pathlib.Path(inspect.getfile(function)).name + (" [ENV]" if env is not None else "")
     try:
-        words = [help.HELP[0] if word == help.ALL else word for word in given]
+        hints_by_flag = {"" if each.name == "run" else each.name: each.annotation for each in shown}
+        words = [help.HELP[0] if word == help.ALL else word for word in spelled_out(given, hints_by_flag)]
         settings = tyro.cli(collect, prog=usage, args=words, registry=INTEGERS)
     finally:
         if help.asked(given):  # Tyro has shown its page, and exits.
@@ -238,7 +240,8 @@ def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, progra
     named = words[0] if words and not words[0].startswith("-") else ""
     module = environments.module_of(program.env, named)
     provenance = provenance_of(file, env, seeds_of(program), network, module)
-    return Origin(str(from_root(file)), function.__name__, tuple(words), provenance, picture_of(program), program.inner)
+    made = provenance, picture_of(program), program.inner
+    return Origin(str(from_root(file)), function.__name__, tuple(without_secrets(words)), *made)
 
 
 def load(file: pathlib.Path) -> ModuleType:

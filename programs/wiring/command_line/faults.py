@@ -13,6 +13,7 @@ from typing import Any
 import tyro
 
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.run_folder.provenance import ROOT
 from boonta.programs.wiring.shipped import FOLDER
 
@@ -56,10 +57,10 @@ def writing(out: pathlib.Path) -> Iterator[None]:
 
 
 def tell(error: Exception) -> None:
-    """Prints an error to standard error: one of the user's own code with its traceback, any other as a line."""
+    """Logs an error, to standard error: one of the user's own code with its traceback, any other as a line."""
     if not isinstance(error, BadInput) and is_users(error):
         traceback.print_exception(type(error), error, error.__traceback__)
-    print(f"error: {error}", file=sys.stderr, flush=True)
+    LOG.error("%s", error)
 
 
 def is_users(error: BaseException) -> bool:

@@ -16,6 +16,7 @@ from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.watch.evaluation import NONE
+from boonta.programs.wiring.checks import check_evaluations
 from boonta.programs.wiring.construction import construct
 from boonta.programs.wiring.evaluation import evaluation_of
 from boonta.programs.wiring.interpreters import threads
@@ -38,6 +39,7 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
     Raises:
       ValueError: a group has no place in a fused program, the environment isn't in JAX, or a setting can't work.
     """
+    require(program)
     run, one = program.run, one_of(program)
     monitor = threads.monitor_of(run, log_every_s=LOG_EVERY_S)
     given = {
@@ -49,10 +51,11 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
     return monitor, [construct(program, one, 0, given)]
 
 
-def require_fusible(program: Program) -> None:
-    """Raises ValueError if a program can't be one node; devices aren't checked, since it may be for another host."""
+def require(program: Program) -> None:
+    """See `launch.require`. What depends on the devices is left to `build`, as is what the one node itself refuses."""
     one_of(program)
     jax_env_of(program.env)
+    check_evaluations(program)
 
 
 def one_of(program: Program) -> Group:

@@ -90,7 +90,7 @@ def _tables(program: Program, group: Group, i: int, replays: Sequence[_ReplayNod
     """A node's handle of the replay server, or its handles of all; an actor only writes."""
     signature = None if group.node.role == "actor" else signature_of(program)
     handles = [replay.create_handle(signature) for replay in replays]
-    return handles[0] if len(handles) == 1 else worker.Shards(handles, first_group(group, i, len(handles)))
+    return handles[0] if len(handles) == 1 else worker.ReplayHandles(handles, first_group(group, i, len(handles)))
 
 
 def _node(

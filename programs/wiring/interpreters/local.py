@@ -42,7 +42,7 @@ def prepare(program: Program) -> Callable[[], int]:
     """See `launch.prepare`."""
     from boonta.programs.wiring.interpreters import launchpad  # noqa: F401  # Its ImportError names what is missing.
 
-    check_nodes(program)
+    require(program)
     if program.run.launch == "local_mt":  # Its nodes are in this process, with its environment.
         return functools.partial(_run, program, {})
     environment = group_environment(program, learner_alone=accelerators.tpu_chips() > 0)
@@ -51,6 +51,11 @@ def prepare(program: Program) -> Callable[[], int]:
     inherited = os.environ.get(devices.PLATFORMS, "")
     nodes = devices.on_machine(program, environment, names, accelerators.visible_gpus(), inherited=inherited)
     return functools.partial(_run, program, with_common(nodes))
+
+
+def require(program: Program) -> None:
+    """See `launch.require`. Whether this machine's accelerators suffice is left to `prepare`."""
+    check_nodes(program)
 
 
 def _require_apart(program: Program, environment: Mapping[str, Mapping[str, str]]) -> None:
@@ -103,7 +108,7 @@ def with_common(environment: dict[str, dict[str, str]]) -> dict[str, dict[str, s
     """Adds to the environment variables of each node what is the same for all."""
     usual = os.environ.get("PYTHONPATH", "")
     return {
-        name: {**variables, "PYTHONPATH": import_path(variables.get("PYTHONPATH", usual))}
+        name: {**variables, **network.kept(variables), "PYTHONPATH": import_path(variables.get("PYTHONPATH", usual))}
         for name, variables in environment.items()
     }
 

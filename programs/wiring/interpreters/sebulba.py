@@ -23,7 +23,7 @@ from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.tables.rows import Groups
 from boonta.nodes.variables import Colocated, DeviceVariables
 from boonta.programs.wiring import capacity
-from boonta.programs.wiring.checks import check_threads
+from boonta.programs.wiring.checks import check_evaluations, check_threads
 from boonta.programs.wiring.construction import construct, on_hosts
 from boonta.programs.wiring.interpreters import threads
 from boonta.programs.wiring.machine import cores
@@ -69,8 +69,7 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
     Raises:
       ValueError: a node or setting can't work here; the message names it, its value and the values allowed.
     """
-    require_threads(program)
-    check_threads(program)
+    require(program)
     shared = _share(program)
     nodes: list[Node] = []
     for group in program.groups:
@@ -94,8 +93,8 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
     return shared.monitor, nodes
 
 
-def require_threads(program: Program) -> None:
-    """Raises ValueError, naming the group, if the program has nodes, or numbers of them, that can't be threads here."""
+def require(program: Program) -> None:
+    """See `launch.require`. What depends on the devices, and on the number of hosts, is left to `build`."""
     threads.require_roles(program, "sebulba", ROLES, needed=("learner",), once=("learner", *WRITERS))
     for group in program.groups:
         if group.number > 1:
@@ -103,6 +102,8 @@ def require_threads(program: Program) -> None:
                 f"{program.name}: the number of {group.label} nodes is {group.number}; with --launch sebulba it is 1 "
                 "here, and --placement.acting is the number of devices that act, each with an actor"
             )
+    check_threads(program)
+    check_evaluations(program)
 
 
 def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.Device) -> Node:

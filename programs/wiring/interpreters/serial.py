@@ -29,10 +29,15 @@ def prepare(program: Program) -> Callable[[], int]:
       ValueError: a node or setting can't work; the message names it, its value and the values allowed.
       ImportError: the tables need Reverb, which is missing.
     """
-    check_nodes(program)
+    require(program)
     if any(group.node.role == "replay" for group in program.all_groups):
         from boonta.programs.wiring.interpreters import launchpad  # noqa: F401  # Its ImportError names what is missing.
     return functools.partial(run, program)
+
+
+def require(program: Program) -> None:
+    """See `launch.require`."""
+    check_nodes(program)
 
 
 def run(program: Program) -> int:

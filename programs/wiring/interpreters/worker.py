@@ -16,10 +16,10 @@ from launchpad.launch import worker_manager
 from launchpad.nodes import base
 
 from boonta.nodes.base import Node
-from boonta.nodes.metrics import process_age
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.server import Server
 from boonta.nodes.tables.reverb.store import connect, joined
+from boonta.nodes.watch.stopwatch import process_age
 from boonta.programs.wiring.machine import memory
 from boonta.programs.wiring.supervision import dependent, stacks
 
@@ -49,7 +49,7 @@ class ProcessNode(lp.PyClassNode):
         return made
 
 
-class Shards(NamedTuple):
+class ReplayHandles(NamedTuple):
     """A node's handles of several replay servers, which Launchpad replaces by their stores.
 
     Attributes:
@@ -81,7 +81,7 @@ def construct(node: type[Node], limit_s: float, **arguments: Any) -> Node:
 
     Where it gets the stores of several replay servers, they are joined into one.
     """
-    if isinstance(shards := arguments.get("replay"), Shards):
+    if isinstance(shards := arguments.get("replay"), ReplayHandles):
         arguments["replay"] = joined(shards.handles, shards.first)
     if isinstance(meeting := arguments.get("agreement"), Meeting):
         arguments |= _learning_together(meeting, arguments)

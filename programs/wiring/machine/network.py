@@ -3,7 +3,8 @@
 A program gets a network of its own, in which nothing but the program is: neither other hosts nor other users of this
 machine can connect. Linux gives one to any user, together with a user namespace. Where it refuses (in most containers,
 and by some distributions' settings), a small library is put before the processes' own that lets them listen on the
-loopback device alone; it needs a C compiler, and other users of the machine can still connect.
+loopback device alone; it needs a C compiler, and other users of the machine can still connect. The dynamic linker
+starts a process without a library that it can't load, so each start tries first whether the library works.
 
 A process with several threads can't enter a user namespace, and libraries start threads as they are imported. So the
 process becomes this file, which imports the standard library alone, and then its own command again.
@@ -21,6 +22,7 @@ import socket
 import struct
 import subprocess
 import sys
+from collections.abc import Mapping
 
 GOT = "BOONTA_NETWORK"  # The environment variable with what this file has found, for the command that follows it.
 OPEN = "open to whoever can reach this machine"
@@ -33,6 +35,9 @@ TRY = "--try"  # The argument of this file that only tries to enter a namespace.
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
 COMPILE_S = 60.0
+PROVE_S = 60.0  # Deadline of the process that shows where servers listen; it takes some 20 ms.
+PRELOAD = "LD_PRELOAD"  # The variable with the libraries that the dynamic linker puts before a program's own.
+SEPARATORS = " :"  # They end a path there.
 # Binds sockets of all interfaces, IPv4's and IPv6's, to the loopback device; "localhost" still reaches them.
 SOURCE = """
 #define _GNU_SOURCE
@@ -56,6 +61,18 @@ int bind(int fd, const struct sockaddr *address, socklen_t size) {
   return original(fd, (struct sockaddr *)&own, size);
 }
 """
+# Prints where servers of all interfaces come to listen. A machine may lack IPv6, and then none listens by it.
+LISTEN = """
+import socket
+for family, everywhere in (socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"):
+    try:
+        server = socket.socket(family)
+        server.bind((everywhere, 0))
+    except OSError:
+        continue
+    print(server.getsockname()[0])
+"""
+LOCAL = ("127.0.0.1", "::ffff:127.0.0.1")
 
 
 def isolate() -> str:
@@ -89,7 +106,7 @@ def enter() -> str:
     except OSError as error:
         refusal = f"no network namespace ({error})"
     try:
-        os.environ["LD_PRELOAD"] = " ".join(filter(None, (str(library()), os.environ.get("LD_PRELOAD"))))
+        os.environ[PRELOAD] = preloaded(library())
         return LOOPBACK
     except (OSError, subprocess.SubprocessError) as error:
         return f"{REFUSED}{refusal}, and no library that binds to the loopback device ({error})"
@@ -144,22 +161,72 @@ def enter_that_of(process: int) -> None:
 def library() -> pathlib.Path:
     """The library for LD_PRELOAD; it is compiled when it is first needed, and kept in the user's cache.
 
+    Machines that share the cache may have different processors and C libraries, so each kind has a file of its own.
+
     Raises:
-      OSError: there is no compiler, or no place for the library.
-      subprocess.SubprocessError: the compiler failed.
+      OSError: there is no compiler, or no place for the library, or it has no effect here.
+      subprocess.SubprocessError: the compiler failed, or a process with the library did.
     """
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "boonta"
-    file = cache / f"loopback-{hashlib.sha256(SOURCE.encode()).hexdigest()[:16]}.so"
-    if not file.exists():
-        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-        if compiler is None:
-            raise FileNotFoundError("there is no C compiler")
-        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-        fresh = file.with_suffix(f".{os.getpid()}")
-        command = [compiler, "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", str(fresh), "-ldl"]
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache").absolute() / "boonta"
+    if any(each in str(cache) for each in SEPARATORS):
+        raise OSError(f"LD_PRELOAD takes no path with a space or a colon, as {cache} has: name another XDG_CACHE_HOME")
+    file = cache / f"loopback-{hashlib.sha256(SOURCE.encode()).hexdigest()[:16]}-{_kind()}.so"
+    if file.exists() and not _fault(file):
+        return file
+    _compile(file)  # Whatever was there is damaged, or of a machine that only looks like this one.
+    if fault := _fault(file):
+        raise OSError(f"{file} has no effect: {fault}; if no program may be run there, name another XDG_CACHE_HOME")
+    return file
+
+
+def _kind() -> str:
+    """The kind of machine that a compiled library is for: the processor and the C library."""
+    try:
+        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):  # It is another one than GNU's.
+        libc = ""
+    return f"{os.uname().machine}-{libc.replace(' ', '-') or 'other'}"
+
+
+def _compile(file: pathlib.Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise FileNotFoundError("there is no C compiler")
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = file.with_name(f"{file.name}.{os.uname().nodename}.{os.getpid()}")  # Machines may share the folder.
+    command = [compiler, "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", str(fresh), "-ldl"]
+    try:
         subprocess.run(command, input=SOURCE.encode(), check=True, capture_output=True, timeout=COMPILE_S)
         fresh.replace(file)
-    return file
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _fault(file: pathlib.Path) -> str:
+    """Why a server of a process with the library can be reached from outside; empty if it can't."""
+    tried = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", LISTEN],
+        env={**os.environ, PRELOAD: preloaded(file)},
+        capture_output=True,
+        text=True,
+        timeout=PROVE_S,
+    )
+    places = tried.stdout.split()
+    if tried.returncode == 0 and places and set(places) <= set(LOCAL):
+        return ""
+    return (tried.stderr.splitlines() or [f"servers listen at {' and '.join(places) or 'no address'}"])[-1]
+
+
+def preloaded(file: pathlib.Path) -> str:
+    """The value of LD_PRELOAD with the library before those that it has already."""
+    return " ".join(filter(None, (str(file), os.environ.get(PRELOAD))))
+
+
+def kept(variables: Mapping[str, str]) -> dict[str, str]:
+    """What must change in a process's variables so that it keeps the library, if this process has it."""
+    if PRELOAD not in variables or os.environ.get(GOT) != LOOPBACK:
+        return {}
+    return {PRELOAD: f"{os.environ[PRELOAD]} {variables[PRELOAD]}"}
 
 
 if __name__ == "__main__":

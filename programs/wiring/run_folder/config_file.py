@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import pathlib
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pydantic
@@ -15,13 +15,18 @@ from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import LEARNERS, has_snapshots, numbers
 from boonta.programs.wiring.evaluation import Evaluation
 from boonta.programs.wiring.pace import Pace
-from boonta.programs.wiring.run import BadInput, Run
-from boonta.programs.wiring.run_folder.provenance import ROOT, Inner, Provenance, from_root
+from boonta.programs.wiring.run import BadInput, Run, override_of
+from boonta.programs.wiring.run_folder.provenance import ROOT, VARIABLES, Inner, Provenance, from_root
 from boonta.programs.wiring.run_folder.recorded import Picture, by_flag
 from boonta.programs.wiring.run_folder.unlearned import unlearned
 
 MAIN = "__main__"  # The module of a program that was started by its file.
 MOST_SHOWN = 6  # Changed settings that a message lists.
+PROCESS_ENV = "--process-env"
+# The variables of `PROCESS_ENV` whose values are recorded: they decide what a run computes, and how fast. Of others the
+# names alone are: a value may be a secret, which trackers would get, and a digest of a short one can be guessed.
+NO_SECRETS = [*VARIABLES, "OMP_NUM_THREADS", "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_MEM_FRACTION"]
+NO_SECRETS += ["XLA_PYTHON_CLIENT_PREALLOCATE", "MUJOCO_GL", "PYOPENGL_PLATFORM", "LD_PRELOAD", "PYTHONPATH"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +35,7 @@ class Origin:
 
     Attributes:
       file, function: the program's file, see `from_root`, and the name of its function there.
-      arguments: the words of its command line.
+      arguments: the words of its command line, see `without_secrets`.
       provenance: the source, versions and machine of this start.
       picture: the program's nodes and arrows.
       inner: the program whose runs are the members of a sweep's population; None for other programs.
@@ -80,6 +85,29 @@ class Config(Origin):
         """Whether the run has a limit; one of an older Boonta, which hasn't recorded it, is taken to have one."""
         limits = self.run.get("stop", {"recorded": True})
         return any(limit is not None and limit is not False for limit in limits.values())
+
+
+def without_secrets(words: Sequence[str]) -> list[str]:
+    """The words of a command line as they are recorded: what `PROCESS_ENV` gives is as `without_value` has it."""
+    found: list[str] = []
+    within = False
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if word.startswith("--"):
+            within = flag.replace("_", "-") == PROCESS_ENV
+            found += [flag, without_value(value)] if within and equals else [word]
+        else:
+            found.append(without_value(word) if within else word)
+    return found
+
+
+def without_value(override: str) -> str:
+    """GROUP:NAME of a variable's GROUP:NAME=VALUE, unless the value is none that could be a secret.
+
+    A command with such a word is refused, so that nobody starts a run again without the value.
+    """
+    group, name, _ = override_of(override)
+    return override if not name or name in NO_SECRETS else f"{group}:{name}"
 
 
 _CONFIG = pydantic.TypeAdapter(Config)

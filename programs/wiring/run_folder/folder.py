@@ -18,7 +18,14 @@ from boonta.nodes.snapshots.files import write_json, write_whole
 from boonta.nodes.snapshots.store import LEARNERS, glance, has_snapshots, numbers, one_of
 from boonta.programs.wiring.run import BadInput, Run, checkpoints_of, named, require_there
 from boonta.programs.wiring.run_folder import journal
-from boonta.programs.wiring.run_folder.config_file import Config, Origin, agent_of, config_of, require_same_run
+from boonta.programs.wiring.run_folder.config_file import (
+    Config,
+    Origin,
+    agent_of,
+    config_of,
+    require_same_run,
+    without_value,
+)
 from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.run_folder.recorded import by_flag, plain
 
@@ -54,7 +61,8 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: Origin)
         write_whole(folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json", before.read_bytes())
         with journal.kept_in(folder):  # From here on the end of the start before says nothing of what is asked for now.
             LOG.debug("claimed again, by process %d", os.getpid())
-    config = {**resolved, **dataclasses.asdict(origin), "run": plain(dataclasses.asdict(run))}
+    public = dataclasses.replace(run, process_env=tuple(map(without_value, run.process_env)))
+    config = {**resolved, **dataclasses.asdict(origin), "run": plain(dataclasses.asdict(public))}
     write_json(folder / schema.CONFIG, config)
     return held
 

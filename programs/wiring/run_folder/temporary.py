@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from typing import Any
 FOLDER = "tmp"
 PREFIX = "boonta-"
 ELSEWHERE = "elsewhere"  # A link to the folder that is used where this one's path is too long.
+MACHINES = pathlib.Path("/tmp")  # The place of such folders.
+OWNER = "owner"  # The link in such a folder to the one that it is for: a copy of a run has the other link, too.
 # Bytes of the path. Linux takes no path of a Unix socket above 107; the rest is for folders within, and for the
 # names of nodes.
 LONGEST = 48
@@ -36,8 +39,9 @@ def kept_in(folder: pathlib.Path) -> Iterator[None]:
     before = os.environ.get(VARIABLE)
     _remove(own)
     own.mkdir(mode=0o700)
-    place = own if len(os.fsencode(own)) <= LONGEST else pathlib.Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
+    place = own if len(os.fsencode(own)) <= LONGEST else pathlib.Path(tempfile.mkdtemp(prefix=PREFIX, dir=MACHINES))
     if place != own:
+        (place / OWNER).symlink_to(own)
         (own / ELSEWHERE).symlink_to(place)
     os.environ[VARIABLE], tempfile.tempdir = str(place), None
     try:
@@ -101,7 +105,20 @@ def _end_server() -> None:
 
 
 def _remove(own: pathlib.Path) -> None:
-    """Removes a run's folder of temporary files, and the folder that it links to."""
-    with contextlib.suppress(OSError):  # There is no link.
-        shutil.rmtree(os.readlink(own / ELSEWHERE), ignore_errors=True)
+    """Removes a run's folder of temporary files, and the folder that it links to, if that is its own."""
+    with contextlib.suppress(OSError):  # There is no link, or no such folder.
+        place = pathlib.Path(os.readlink(own / ELSEWHERE))
+        if _is_elsewhere(place) and os.path.samefile(place / OWNER, own):
+            shutil.rmtree(place, ignore_errors=True)
     shutil.rmtree(own, ignore_errors=True)
+
+
+def _is_elsewhere(place: pathlib.Path) -> bool:
+    """Whether a path is that of a folder as `kept_in` makes them, of this user: who sends a run may change its links.
+
+    Raises:
+      OSError: there is nothing.
+    """
+    found = place.lstat()
+    named = place.parent == MACHINES and place.name.startswith(PREFIX)
+    return named and stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()

@@ -10,11 +10,13 @@ import signal
 import sys
 import time
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 from boonta.nodes.watch.stopping import COLLAPSED_CODE
 from boonta.programs.wiring.machine import accelerators, memory
+from boonta.programs.wiring.run_folder.journal import outliving_terminal
 from boonta.programs.wiring.supervision import dependent, interrupts
+from boonta.programs.wiring.supervision.output import REST_S, has_room
 from boonta.programs.wiring.supervision.restarts import History, Restarts, how_ended
 
 SILENT_S = 20.0  # Time without a report after which the process counts as hung, once it has worked.
@@ -59,6 +61,7 @@ def guard(name: str, policy: Restarts) -> None:
                 return
         code = parent.watch(pipe) if pid > 0 else parent.lose(refusal)
         if code is not None:
+            parent.print_rest()
             sys.exit(code)
 
 
@@ -96,6 +99,7 @@ class _Guard:
         self.own_pid = os.getpid()
         self._child = 0
         self._signal = 0
+        self._unprinted: list[tuple[TextIO, str]] = []  # Lines for which the terminal has had no room.
         interrupts.handle(self._forward)
 
     def start(self) -> tuple[int, int]:
@@ -144,22 +148,42 @@ class _Guard:
         decision = self._history.die(time.monotonic(), cause, raised)
         if decision.failure:
             if not raised or len(self._history.deaths) > 1:
-                print(f"error: {decision.failure}", file=sys.stderr, flush=True)
+                self._unprinted.append((sys.stderr, f"error: {decision.failure}"))
             return max(code, 1)
-        print(f"warning: {self._name} {cause}; it starts again in {decision.delay_s:g} s", flush=True)
+        self._unprinted.append(
+            (sys.stdout, f"warning: {self._name} {cause}; it starts again in {decision.delay_s:g} s")
+        )
+        self._print_if_room()
         assert self._history.due is not None
         while time.monotonic() < self._history.due and not self._signal:
             time.sleep(POLL_S)
+            self._print_if_room()
         if self._signal:
             return 128 + self._signal
         self._history.begin(time.monotonic())
         return None
+
+    def _print_if_room(self) -> None:
+        """Prints what waits to be printed, unless nobody reads it now: neither a start nor a signal is to wait."""
+        while self._unprinted and has_room(self._unprinted[0][0]):
+            stream, line = self._unprinted.pop(0)
+            with outliving_terminal():
+                print(line, file=stream, flush=True)
+
+    def print_rest(self) -> None:
+        """Prints what still waits to be printed, unless nobody reads it in time."""
+        end = time.monotonic() + REST_S
+        self._print_if_room()
+        while self._unprinted and time.monotonic() < end:
+            time.sleep(POLL_S)
+            self._print_if_room()
 
     def _follow(self, reports: Any) -> tuple[str, str, int]:
         """Reads what the child reports until it has ended; returns why it failed, how it hung, and its exit code."""
         failure = hung = ""
         rest, silent_s, ending, works = b"", 0.0, False, False
         while True:
+            self._print_if_room()
             # Processes that the child has forked may keep the pipe open beyond its end. What it reported is read first.
             ended = os.waitid(os.P_PID, self._child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             asked_at = time.monotonic()
@@ -174,7 +198,8 @@ class _Guard:
                     failure, ending, silent_s = line["failure"] or failure, line["ending"], 0.0
             elif ended:
                 break
-            else:  # The parent may have been stopped for the rest of a longer time.
+            elif has_room(sys.stdout) and has_room(sys.stderr):  # One that prints to a stopped terminal doesn't hang.
+                # The parent may have been stopped for the rest of a longer time.
                 silent_s += min(time.monotonic() - asked_at, 2 * POLL_S)
             if not hung and silent_s > (SILENT_S if works and not ending else START_S):  # Each life has its start.
                 hung = f"has shown no sign of life for {silent_s:.0f} s"

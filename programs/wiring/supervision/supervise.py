@@ -13,7 +13,7 @@ from boonta.nodes.watch.program_end import SAVING_S
 from boonta.nodes.watch.stopping import failure_of
 from boonta.programs.wiring.machine.memory import OutOfMemory
 from boonta.programs.wiring.run_folder.journal import LOG
-from boonta.programs.wiring.supervision import guard, together
+from boonta.programs.wiring.supervision import guard, output, together
 from boonta.programs.wiring.supervision.grace import LONGEST_LOOK_S, Grace, cut_short
 from boonta.programs.wiring.supervision.interrupts import Signals
 from boonta.programs.wiring.supervision.restarts import History, Restarts, past, pending
@@ -45,10 +45,11 @@ def stay(
       policies: how often each is started again, by name; one that isn't here never is.
       changed: called when a worker has been started again.
     """
-    with View() as view:
-        supervisor = _Supervisor(workers, monitor, view, signals, policies or {}, changed)
-        supervisor.watch()
-    return supervisor.report()
+    with output.unblocked():
+        with View() as view:
+            supervisor = _Supervisor(workers, monitor, view, signals, policies or {}, changed)
+            supervisor.watch()
+        return supervisor.report()
 
 
 class _Supervisor:

@@ -14,6 +14,7 @@ from rich import live, markup, table
 
 from boonta.nodes import metrics
 from boonta.nodes.watch.stopping import COLLAPSED_CODE, has_collapsed
+from boonta.nodes.watch.stopwatch import CONNECTING, SHORT_S
 from boonta.programs.wiring.run_folder.journal import LOG, outliving_terminal
 
 LINE_EVERY_S = 10.0
@@ -121,7 +122,7 @@ def start(row: dict[str, float]) -> str:
     """The time until the first update, its two longest phases and connecting, and what came from the cache."""
     phases = {name.partition("/")[2]: value for name, value in row.items() if name.startswith("start_s/")}
     longest = sorted(phases, key=lambda name: -phases[name])
-    connecting = [metrics.CONNECTING] if phases.get(metrics.CONNECTING, 0.0) >= metrics.SHORT_S else []
+    connecting = [CONNECTING] if phases.get(CONNECTING, 0.0) >= SHORT_S else []
     chosen = dict.fromkeys(longest[:2] + connecting)
     shown = ", ".join(f"{name.replace('_', ' ')} {phases[name]:.1f}" for name in chosen)
     reused = f"; {row['reused_s']:.1f} s of compiling saved" if row.get("reused") else ""

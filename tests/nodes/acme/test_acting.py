@@ -13,8 +13,8 @@ from boonta.agents.groups import Torso
 from boonta.envs.catch import Catch
 from boonta.envs.one_slot import OneSlot
 from boonta.nodes.acting.local import Play, jit_policy
-from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.variables import VariableServer, pack
+from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.params import drawn
 

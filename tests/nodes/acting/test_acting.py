@@ -106,7 +106,7 @@ def test_params_are_looked_for_every_so_many_steps(agent, colocated, refresh_eve
     handle = Colocated(server, device) if colocated else server
     node = None
     for t in range(6):  # The version published last is the number of the step.
-        Publisher(server, lambda: False).put(t, jax.device_put(params, device))
+        (server if colocated else Publisher(server, lambda: False)).put(t, jax.device_put(params, device))
         node = node or actor(agent, handle, pipe, threads=1, refresh_every=refresh_every)
         node.step()
     assert list(first_sequence(pipe).version) == versions

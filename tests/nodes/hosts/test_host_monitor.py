@@ -67,7 +67,8 @@ def test_a_report_survives_as_integers(tmp_path):
 def test_merged_reports_add_counters_and_take_the_longest_age():
     reports = [NOTHING._replace(env_steps=3, seconds=7, ending=1), NOTHING._replace(env_steps=4, seconds=5, frames=2)]
     merged = merge(reports, updates=9)
-    wanted = {"env_steps": 7, "frames": 2, "episodes": 0, "sequences": 0, "updates": 9, "seconds": 7}
+    others = {"stale_sequences": 0, "reanalyzed_steps": 0, "reanalyzed_sequences": 0}
+    wanted = {"env_steps": 7, "frames": 2, "episodes": 0, "sequences": 0, "updates": 9, "seconds": 7, **others}
     assert merged.totals == wanted and merged.ending == (0,) and not merged.saving
 
 
@@ -77,6 +78,18 @@ def test_counters_are_those_of_all_hosts(tmp_path):
     one.follow([NOTHING._replace(env_steps=10), NOTHING._replace(env_steps=32)], updates=1)
     assert one.totals()["env_steps"] == 42.0
     assert one.host_report(saving=False).env_steps == 10.0  # The report has only its own steps.
+
+
+def test_what_is_left_out_or_renewed_is_added_up_and_actors_replace_what_their_own_host_left_out(tmp_path):
+    one = monitor(tmp_path)
+    beat(one, stale_sequences=6.0, reanalyzed_steps=3.0)
+    one.follow([one.host_report(False), NOTHING._replace(stale_sequences=10, reanalyzed_steps=4)], updates=1)
+    assert one.totals()["stale_sequences"] == 16.0 and one.totals()["reanalyzed_steps"] == 7.0
+    slots_of_both, own_slots = 8, 4
+    answer = beat(one, stale_sequences=6.0, reanalyzed_steps=3.0)
+    assert answer["left_out"] / slots_of_both == 6.0 / own_slots
+    assert answer["counts"]["stale_sequences"] == 16.0  # The learner saves these.
+    assert "reanalyzed_sequences" not in answer["counts"]  # Nobody counts them here.
 
 
 def test_a_rule_that_hosts_fulfil_together_ends_all_of_them(tmp_path):

@@ -13,7 +13,7 @@ import pytest
 from boonta.nodes.base import Node
 from boonta.nodes.learning import profiling
 from boonta.nodes.learning.profiling import Profile, Tracer
-from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.tests.helpers import traces
 
 

@@ -8,7 +8,7 @@ import pytest
 from boonta.nodes.acting.local import jit_policy
 from boonta.nodes.base import Stopped
 from boonta.nodes.matches.match import play_match, player_side, policy_side, result, shares
-from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.tests.helpers.nim import Nim, Take, agent, params
 
 POLICY = agent().eval_policy

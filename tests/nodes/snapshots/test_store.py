@@ -61,17 +61,6 @@ def test_what_stays_for_good_stays_in_a_copy_of_the_folder_too(tmp_path, monkeyp
     assert numbers(tmp_path / "copy") == [1, 3, 5, 7, 9]
 
 
-def test_what_an_older_boonta_has_kept_for_good_stays(tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(files, "sealed", lambda content: sealed({**content, "finished": None}))
-        for number in (1, 2):
-            write(SnapshotFolder(tmp_path, "snapshot"), number)
-    retention = Retention(newest=1, every_h=2.0)
-    for number in (3, 4, 5):
-        write(SnapshotFolder(tmp_path, "snapshot", retention), number)
-    assert numbers(tmp_path) == [1, 2, 3, 5]
-
-
 def test_there_may_be_none(tmp_path):
     assert store(tmp_path / "nowhere").newest() is None
     assert not (tmp_path / "nowhere").exists()
@@ -154,7 +143,9 @@ def test_there_must_be_room_for_the_first_one_too(tmp_path, monkeypatch):
 def test_a_size_that_no_disk_has_is_no_reason_not_to_write(tmp_path, monkeypatch):
     write(store(tmp_path), 1)
     manifest_file = tmp_path / "1" / manifest.NAME
-    manifest_file.write_bytes(files.sealed({"number": 1, "files": {"empty": [10**400, SHA256]}}))
+    manifest_file.write_bytes(
+        files.sealed({"number": 1, "files": {"empty": [10**400, SHA256]}, "beside": "", "finished": 1.0})
+    )
     room = shutil.disk_usage(tmp_path)._replace(free=1)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: room)
     write(store(tmp_path), 2)
@@ -223,7 +214,7 @@ def test_all_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
 def test_a_strange_manifest_is_refused_even_with_the_right_digest(tmp_path, content):
     write(store(tmp_path), 1)
     if isinstance(content, dict):
-        content = files.sealed(content)
+        content = files.sealed({"beside": "", "finished": 1.0, **content})
     (tmp_path / "1" / manifest.NAME).write_bytes(content)
     with pytest.raises(manifest.Unsound, match="no snapshot in .* is sound"):
         store(tmp_path).newest()

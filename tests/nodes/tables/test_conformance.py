@@ -16,6 +16,7 @@ def reverb(tmp_path):
     pytest.importorskip("reverb")
     from boonta.nodes.tables.reverb.server import Server, make_table
     from boonta.nodes.tables.reverb.store import ReverbStore
+    from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     def make(table: Table) -> Opened:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
@@ -31,7 +32,7 @@ def reverb(tmp_path):
             servers[-1].stop()
             return serve()
 
-        return Opened(serve(), lambda: servers[-1].stop(), restart)
+        return Opened(serve(), lambda: servers[-1].stop(), ReverbWriter.flush, restart)
 
     return make
 

@@ -151,22 +151,6 @@ def test_a_batch_too_small_for_its_tables_is_refused():
         learned_from((table("a", share=0.5, batch_size=1), table("b", share=0.5, batch_size=1)))
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "shares", "counts"),
-    [
-        (32, (1.0,), (32,)),
-        (32, (0.2, 0.8), (6, 26)),
-        (32, (0.01, 0.99), (1, 31)),
-        (32, (0.99, 0.01), (31, 1)),
-        (4, (0.9, 0.05, 0.05), (2, 1, 1)),
-        (3, (0.02, 0.49, 0.49), (1, 1, 1)),
-    ],
-)
-def test_shares_are_rounded_to_whole_sequences_and_every_table_gives_one(batch_size, shares, counts):
-    tables = [replay(sampler="uniform", batch_size=batch_size, share=share) for share in shares]
-    assert contract.sequence_counts(tables) == counts
-
-
 @pytest.mark.parametrize(("length", "period", "rows"), [(6, 5, 5), (6, 8, 6), (6, 1, 1)])
 def test_a_full_tables_bytes_are_those_of_its_rows_and_of_one_core_a_sequence(length, period, rows):
     shape = jax.ShapeDtypeStruct

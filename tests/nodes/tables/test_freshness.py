@@ -220,6 +220,7 @@ class Resumed(Node):
 
     def heartbeat(self) -> None:
         self.program_counts = {"seconds": 2.0, "stale_sequences": 640.0}
+        self.left_out = 640.0
 
 
 def test_nothing_is_begun_again_for_what_was_left_out_before_the_program_was_resumed():

@@ -38,6 +38,32 @@ def test_runs_that_differ_in_the_seed_alone_are_a_group(tmp_path):
     assert warning == f"{FEW}2 of impala, rate 0.1 in catch, 2 of impala, rate 0.5 in catch"
 
 
+def test_settings_that_agree_in_six_digits_are_of_two_groups(tmp_path):
+    values = {"a": 0.9999996, "b": 0.9999999, "c": 0.25}
+    results = [result(tmp_path / name, settings={"config": {"discount": value}}) for name, value in values.items()]
+    names = [group.name for group in suite_of(results)["catch"]]
+    assert names == ["impala, discount 0.9999996", "impala, discount 0.9999999", "impala, discount 0.25"]
+
+
+def test_rules_and_suites_that_agree_in_six_digits_are_reported(tmp_path):
+    def both(name, environment, **more):
+        return result(tmp_path / name, environment, settings={"config": more, "env": {"wind": 1.0 + len(name) * 1e-8}})
+
+    (rules,) = [text for text in warnings_of(suite_of([both("a", "catch"), both("aa", "catch")])) if "rules" in text]
+    assert rules == "catch has other rules in some runs: env.wind is 1.00000001 and 1.00000002"
+    suite = suite_of([both("b", "catch", rate=0.1), both("c", "grid_world", rate=0.10000001)])
+    wanted = "impala has other settings in some environments: rate is 0.1 in catch, 0.10000001 in grid_world"
+    assert wanted in warnings_of(suite)
+
+
+def test_a_whole_number_is_the_same_with_a_point(tmp_path):
+    """Members of a population have all their numbers with one."""
+    results = [result(tmp_path / str(value), settings={"config": {"period": value}}) for value in (4, 4.0, 5)]
+    groups = suite_of(results)["catch"]
+    assert {group.name: len(group.results) for group in groups} == {"impala, period 4": 2, "impala, period 5": 1}
+    assert [group.name for group in suite_of(results[:2])["catch"]] == ["impala"]
+
+
 def test_five_runs_are_enough(tmp_path):
     results = [result(tmp_path / str(seed), seed=seed) for seed in range(5)]
     assert warnings_of(suite_of(results)) == []

@@ -58,6 +58,14 @@ def test_what_can_not_work_is_named_with_near_matches_before_anything_starts(tmp
     assert not list(tmp_path.iterdir())
 
 
+def test_what_threads_of_one_process_can_not_be_is_refused_before_anything_starts(tmp_path):
+    variants = [{"name": "many", "actors": 2}, {"name": "none", "num-envs": 0}]
+    with pytest.raises(BadInput) as error:
+        planned(made(flags={**ANAKIN, "launch": "sebulba"}, runs=variants), tmp_path)
+    _, many, none = str(error.value).splitlines()
+    assert "the number of actor nodes is 2; with --launch sebulba it is 1" in many and "num_envs is 0" in none
+
+
 def test_an_unknown_environment_is_named_with_near_matches(tmp_path):
     with pytest.raises(BadInput, match="environment 'cach' is unknown: did you mean 'catch'"):
         planned(made(env="cach"), tmp_path)

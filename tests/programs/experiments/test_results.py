@@ -142,26 +142,6 @@ def test_what_all_members_share_is_the_runs(tmp_path):
     assert {"eval_return", "share/learner/updating"} <= set(metrics_of(recorded(folder)))
 
 
-def test_members_of_a_sweeps_population_have_the_flags_that_they_share(tmp_path):
-    words = [
-        "catch",
-        "--config.batch-size",
-        "32",
-        "--config.torso.widths",
-        "8",
-        "9",
-        "--no-x",
-        "--evaluation.episodes=9",
-    ]
-    settings = {"program": "programs/impala.py", "arguments": json.dumps(words), "members": "[]"}
-    folder = write_run(tmp_path / "run", settings=settings)
-    write_lines(folder / "members.jsonl", [{"member": 0, "seed": 1, "rate": 0.5, "updates": 1, "eval_return": 1}])
-    (result,), _ = read(folder)
-    flags = {"config.batch_size": "32", "config.torso.widths": "8 9", "no_x": "", "evaluation.episodes": "9"}
-    assert result.settings == {"program": "programs/impala.py", "launch": "anakin", "rate": 0.5, **flags}
-    assert result.score.episodes == 9
-
-
 def test_a_population_without_an_evaluation_is_named(tmp_path):
     folder = write_run(tmp_path / "run")
     write_lines(folder / "members.jsonl", [], cut='{"member": 0, "upd')

@@ -82,6 +82,7 @@ def test_each_member_makes_as_many_env_steps_as_its_run_would(tmp_path):
         (("--stop.seconds", "9"), False),
         (("--stop.eval-return", "1"), False),
         (("--stop.patience", "3"), False),
+        (("--stop.updates", "9", "--stop.on-collapse"), False),
         (("--stop.updates", "9", "--start-from", "x"), False),
         (("--stop.updates", "9", "--evaluation.every-updates", "0"), False),
     ],

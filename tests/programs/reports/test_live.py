@@ -132,6 +132,11 @@ def test_it_serves_the_whole_report_with_its_films_and_no_other_file(run, monkey
             get(f"{address}report")
 
 
+def test_a_group_whose_label_has_a_dot_has_its_chart(tmp_path):
+    rows = [{**row, "share/level-0.5/acting": 0.9} for row in run_folders.rows([0.0, 1.0])]
+    assert "How level-0.5 spends its time" in Live(run_folders.write_run(tmp_path / "run", metrics=rows)).charts()
+
+
 def test_the_stack_of_a_node_is_that_of_its_process(run, monkeypatch):
     monkeypatch.setattr(live.stacks, "ask", functools.partial(live.stacks.ask, wait_s=60.0))
     code = (

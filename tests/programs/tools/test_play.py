@@ -101,6 +101,14 @@ def test_another_ending_is_refused_before_playing(run_folder):
         play.play(run_folder, out=run_folder / "episode.txt")
 
 
+@pytest.mark.parametrize("max_steps", [0, -3])
+def test_a_limit_below_one_step_is_refused_and_keeps_the_picture(tmp_path, max_steps):
+    (tmp_path / "play.gif").write_bytes(b"of before")
+    with pytest.raises(BadInput, match=f"--max-steps is {max_steps}; it must be at least 1"):
+        play.play(tmp_path, max_steps=max_steps)
+    assert (tmp_path / "play.gif").read_bytes() == b"of before"
+
+
 @pytest.mark.parametrize("out", ["/proc/none/episode.gif", "/proc/episode.mp4"])
 def test_a_file_that_can_not_be_written_is_refused_before_playing(run_folder, out):
     with pytest.raises(BadInput, match=re.escape(f"--out {out} can't be written: [Errno 2] No such file or directory")):

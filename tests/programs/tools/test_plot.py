@@ -62,6 +62,14 @@ def test_pictures_of_other_metrics_do_not_replace_each_other(tmp_path):
     assert len(names) == 4 and len(names[3]) == 200
 
 
+def test_a_name_may_have_dots_of_its_own(tmp_path, capsys):
+    run = write(tmp_path / "run")
+    target = tmp_path / "pictures" / "lr0.001.png"
+    plot((run,), out=target)
+    assert [path.name for path in target.parent.iterdir()] == ["lr0.001.png"]
+    assert capsys.readouterr().out.splitlines()[-1] == str(target)
+
+
 def test_environments_have_panels_and_the_ending_chooses_the_kind(tmp_path, drawn):
     folders = [write(tmp_path / env, env=env) for env in ("catch", "grid_world")]
     plot(tuple(folders), out=tmp_path / "pictures" / "returns.svg")

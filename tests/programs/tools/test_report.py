@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from boonta.programs.experiments.curves import moments
+from boonta.programs.experiments.page import html
 from boonta.programs.reports import charts
 from boonta.programs.tools.report import report
 from boonta.programs.wiring.run import BadInput
@@ -105,6 +106,29 @@ def test_a_run_that_has_only_begun_has_a_page(tmp_path, capsys):
     report(folder, out=tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "There is no row of metrics yet." in page and "data:" not in page
+
+
+@pytest.mark.parametrize("label", ["level-0.5", "level 1"])
+def test_a_group_of_any_label_has_its_chart(tmp_path, label):
+    metrics = [{**row, f"share/{label}/acting": 0.7} for row in run_folders.rows([0.0, 1.0])]
+    folder = run_folders.write_run(tmp_path / "run", metrics=metrics)
+    report(folder)
+    page = (folder / "report.html").read_text()
+    assert re.search(f'<img src="data:image/svg[^"]*" alt="How {label} spends its time">', page)
+
+
+def test_pictures_of_any_name_are_on_the_page(run):
+    for name in ("a&b.gif", "a%20b.gif", "a:b.gif", 'a"b(c).gif', "ä #1?.gif"):
+        imageio.imwrite(run / name, np.zeros((2, 8, 8, 3), np.uint8), extension=".gif")
+    report(run)
+    page = (run / "report.html").read_text()
+    assert page.count('src="data:image/gif') == 5
+    assert all(source.startswith("data:") for source in re.findall(r'(?:src|href)="([^"]{0,40})', page))
+
+
+def test_a_picture_that_is_gone_stays_an_address(tmp_path):
+    """A run that goes on deletes old films while its page is made."""
+    assert '<img src="gone.gif" alt="a film">' in html("![a film](gone.gif)", [tmp_path])
 
 
 def test_a_film_that_is_too_large_is_linked(run, monkeypatch):

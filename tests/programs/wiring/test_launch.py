@@ -13,10 +13,10 @@ import pytest
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
-from boonta.nodes import metrics  # noqa: E402
 from boonta.nodes.hosts.coordination import Hosts  # noqa: E402
 from boonta.nodes.snapshots.store import SnapshotFolder  # noqa: E402
 from boonta.nodes.watch.stopping import StopRule  # noqa: E402
+from boonta.nodes.watch.stopwatch import before_nodes  # noqa: E402
 from boonta.programs.impala import impala  # noqa: E402
 from boonta.programs.impala_atari import impala_atari  # noqa: E402
 from boonta.programs.wiring import launch  # noqa: E402
@@ -172,7 +172,7 @@ def test_meeting_other_hosts_is_a_phase_of_the_start(capsys, monkeypatch, tmp_pa
     activities: list[str] = []
 
     def join(*given: object) -> None:
-        activities.append(metrics.before_nodes.longest()[0])
+        activities.append(before_nodes.longest()[0])
         raise OSError("nobody came")
 
     monkeypatch.setattr(Hosts, "join", join)

@@ -284,5 +284,10 @@ def test_all_five_ways_to_run_read_the_same_value(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("limit", ["eval_return", "patience"])
 def test_a_limit_on_evaluations_that_nobody_makes_is_refused(tmp_path, limit):
-    with pytest.raises(ValueError, match=f"stop.{limit} is 5; no evaluator is there to measure it: leave it out"):
-        check_nodes(program_of(tmp_path, group(Learner), group(Actor), stop=StopRule(**{limit: 5})))
+    refusal = f"stop.{limit} is 5; no evaluator is there to measure it: leave it out"
+    for way in launch.INTERPRETERS:
+        program = program_of(tmp_path, group(Learner), group(Actor), stop=StopRule(**{limit: 5}), launch=way)
+        with pytest.raises(ValueError, match=refusal):
+            launch.require(program)
+    with pytest.raises(ValueError, match=refusal):
+        sebulba.build(dataclasses.replace(program, run=dataclasses.replace(program.run, launch="sebulba")))

@@ -98,14 +98,14 @@ def test_all_give_the_same_share_in_turn():
     assert stream.ready(12) and not stream.ready(13)
     order = []
     for _ in range(6):
-        piece = stream.take(8, None)
+        piece = stream.take(8, 30.0)
         assert piece is not None
         order.append(int(piece.keys[0]) // 1000)
     assert order == [0, 1, 2, 0, 1, 2]
     assert stream.take(8, 0.0) is None
     for _ in range(4):  # What doesn't divide goes to another server each time.
         stream.ask(2)
-        assert stream.take(2, None) is not None
+        assert stream.take(2, 30.0) is not None
     assert [server.given for server in servers] == [8, 6, 6]
 
 
@@ -170,7 +170,7 @@ def test_one_that_all_wait_for_is_opened_again_though_nothing_else_arrives():
     clock.now += START_PATIENCE_S
     assert draw(stream, 4) == [0, 0]  # From here on the first isn't waited for.
     second.ended = second.mends = True
-    piece = stream.take(4, None)
+    piece = stream.take(4, 30.0)
     assert piece is not None and int(piece.keys[0]) == 1004 and second.opened == 2
 
 
@@ -194,7 +194,7 @@ def test_a_piece_that_arrives_ends_the_wait():
 
     timer = threading.Timer(0.05, come)
     timer.start()
-    piece = stream.take(4, None)
+    piece = stream.take(4, 30.0)
     timer.join()
     assert piece is not None and piece.keys.tolist() == [1000, 1001]
 

@@ -15,10 +15,10 @@ from boonta.nodes.hosts import coordination
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.inference import Inference
 from boonta.nodes.learner import Learner
-from boonta.nodes.metrics import process_age
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.variables import VariableServer
 from boonta.nodes.watch.stopping import StopRule
+from boonta.nodes.watch.stopwatch import process_age
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.batches import Batches
 from boonta.tests.helpers.deadline import DEADLINE_S

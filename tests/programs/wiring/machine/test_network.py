@@ -13,6 +13,7 @@ import tempfile
 import pytest
 
 from boonta.programs.wiring import launch
+from boonta.programs.wiring.interpreters import local
 from boonta.programs.wiring.machine import network
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.namespaces import NOBODY, can_unshare
@@ -99,6 +100,57 @@ def test_where_namespaces_are_refused_servers_listen_on_the_loopback_device(tmp_
         assert found["got"] == network.LOOPBACK and found["net"] == os.readlink("/proc/self/ns/net")
         assert found["bound"] == ["127.0.0.1", "::ffff:127.0.0.1", "127.0.0.1"]
     assert len(list((tmp_path / "cache" / "boonta").iterdir())) == 1
+
+
+def in_cache(folder: pathlib.Path, **env: str) -> dict[str, str]:
+    """The environment of a process that keeps the library there."""
+    return {**os.environ, "XDG_CACHE_HOME": str(folder), **env}
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.parametrize("name", ["my cache", "a:b"])
+def test_a_path_that_the_dynamic_linker_would_cut_is_refused(tmp_path, no_namespace, name):
+    found = entered(file=no_namespace, env=in_cache(tmp_path / name))
+    assert found["got"].startswith(network.REFUSED) and found["bound"][0] == "0.0.0.0"
+    assert f"as {tmp_path / name / 'boonta'} has: name another XDG_CACHE_HOME" in found["got"]
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_a_library_that_has_no_effect_any_more_is_made_again(tmp_path, no_namespace):
+    """It is damaged, or another machine has made it."""
+    entered(file=no_namespace, env=in_cache(tmp_path))
+    (library,) = (tmp_path / "boonta").iterdir()
+    library.write_bytes(b"\x7fELF")
+    found = entered(file=no_namespace, env=in_cache(tmp_path))
+    assert found["got"] == network.LOOPBACK and found["bound"][0] == "127.0.0.1"
+    assert [*(tmp_path / "boonta").iterdir()] == [library]
+
+
+def test_where_the_library_has_no_effect_nothing_claims_that_it_has(tmp_path, no_namespace):
+    """As in a folder from which no program may be run."""
+    compiler = tmp_path / "cc"
+    compiler.write_text('#!/bin/sh\necho "no library" > "$8"\n')
+    compiler.chmod(0o700)
+    found = entered(file=no_namespace, env=in_cache(tmp_path, PATH=str(tmp_path)))
+    assert found["got"].startswith(network.REFUSED) and found["bound"][0] == "0.0.0.0"
+    assert ".so has no effect: " in found["got"] and "cannot be preloaded" in found["got"]
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_machines_with_another_c_library_have_a_library_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first = network.library()
+    monkeypatch.setattr(os, "confstr", lambda name: "glibc 2.31")
+    second = network.library()
+    assert first != second and first.exists() and second.exists() and second.name.endswith("-glibc-2.31.so")
+
+
+@pytest.mark.parametrize(("got", "preloaded"), [(network.LOOPBACK, "ours.so mine.so"), (network.PRIVATE, "mine.so")])
+def test_a_group_with_libraries_of_its_own_keeps_the_one_that_it_needs(monkeypatch, got, preloaded):
+    monkeypatch.setenv(network.GOT, got)
+    monkeypatch.setenv("LD_PRELOAD", "ours.so")
+    found = local.with_common({"replay": {"LD_PRELOAD": "mine.so"}, "actor": {}})
+    assert found["replay"]["LD_PRELOAD"] == preloaded and "LD_PRELOAD" not in found["actor"]
 
 
 @pytest.mark.skipif(not can_unshare() or shutil.which("cc") is None, reason="needs namespaces and a C compiler")

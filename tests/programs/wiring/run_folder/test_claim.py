@@ -21,7 +21,7 @@ from boonta.nodes.watch.evaluation import Evaluation
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder import journal
-from boonta.programs.wiring.run_folder.config_file import Origin, read_config
+from boonta.programs.wiring.run_folder.config_file import Origin, read_config, without_secrets
 from boonta.programs.wiring.run_folder.folder import claim_workdir
 from boonta.tests.helpers import archives, run_folders
 
@@ -80,6 +80,31 @@ def test_a_folder_of_a_run_with_other_settings(tmp_path):
     claim(tmp_path, width=4, seed=1, allow_changes=True).close()
     assert json.loads((tmp_path / "config.json").read_text())["settings"]["width"] == 4
     assert len(list(tmp_path.glob("config-until-*.json"))) == 1
+
+
+SECRET = "hunter2"
+WORDS = ["catch", "--process-env", "actor:API_TOKEN=hunter2", "learner:XLA_FLAGS=--a=1 --b", "--data", "x:Y=1"]
+
+
+def test_of_variables_that_may_be_secrets_only_the_names_are_recorded(tmp_path):
+    """And the values of those that change how a run computes, by which its starts can be compared."""
+    claim(tmp_path, process_env=("actor:API_TOKEN=hunter2", "learner:OMP_NUM_THREADS=3")).close()
+    assert SECRET not in (tmp_path / "config.json").read_text()
+    assert read_config(tmp_path).run["process_env"] == ["actor:API_TOKEN", "learner:OMP_NUM_THREADS=3"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--process-env=actor:API_TOKEN=hunter2", "learner:X=hunter2"],
+        ["--process_env", "actor:API_TOKEN=a=hunter2", "learner:X="],
+        ["--process_env=actor:API_TOKEN=hunter2 --b=c", "learner:X=1"],
+    ],
+)
+def test_however_a_command_gives_secrets_its_words_are_recorded_without_them(given):
+    found = without_secrets([*given, "--seed", "1"])
+    assert found[1:] == ["actor:API_TOKEN", "learner:X", "--seed", "1"] and without_secrets(found) == found
+    assert without_secrets(WORDS) == [WORDS[0], WORDS[1], "actor:API_TOKEN", *WORDS[3:]]
 
 
 def test_how_a_run_is_evaluated_may_differ_when_it_is_resumed(tmp_path):

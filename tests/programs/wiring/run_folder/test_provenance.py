@@ -191,6 +191,20 @@ def test_a_runs_config_has_its_provenance(tmp_path):
     assert found.provenance.program.digest == provenance_of(ROOT / "programs" / "impala.py", "", {}).program.digest
 
 
+def test_a_run_with_secrets_has_none_in_its_folder_and_is_made_again_without_them(tmp_path):
+    words = ["catch", "--workdir", str(tmp_path), "--process-env", "actor:API_TOKEN=hunter2"]
+    run, settings = parse(impala, words)
+    made = impala(run=run, **settings)
+    claim_workdir(made.name, run, settings, origin_of(impala, words, made)).close()
+    assert "hunter2" not in (tmp_path / "config.json").read_text() and run.variables("actor") == {
+        "API_TOKEN": "hunter2"
+    }
+    _, again, _ = call_of(tmp_path)
+    assert again.process_env == ("actor:API_TOKEN",) and again.variables("actor") == {}
+    claim_workdir(made.name, run, settings, origin_of(impala, words, made)).close()
+    assert not [path for path in tmp_path.rglob("*.json") if "hunter2" in path.read_text()]
+
+
 def test_a_program_of_this_repository_is_found_again_from_any_folder(tmp_path, monkeypatch):
     made, run, settings = program(tmp_path / "run")
     claim_workdir(made.name, run, settings, origin_of(impala, ["catch"], made)).close()

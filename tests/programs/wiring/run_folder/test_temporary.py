@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 import socket
 import subprocess
 import sys
@@ -72,6 +73,35 @@ def test_where_the_path_is_long_files_of_a_killed_run_are_removed_from_elsewhere
     with temporary.kept_in(tmp_path):
         assert not elsewhere.exists()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_copy_of_a_running_run_starts_without_touching_the_files_of_that_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(temporary, "LONGEST", 0)
+    running, copy = tmp_path / "running", tmp_path / "copy"
+    running.mkdir()
+    with temporary.kept_in(running):
+        theirs = pathlib.Path(tempfile.mkdtemp())
+        shutil.copytree(running, copy, symlinks=True)  # As `cp -a` does.
+        with temporary.kept_in(copy):
+            own = pathlib.Path(tempfile.mkdtemp())
+            assert theirs.exists() and own.parent != theirs.parent
+        assert theirs.exists() and not own.parent.exists()
+    assert not theirs.parent.exists() and not list(running.iterdir()) and not list(copy.iterdir())
+
+
+@pytest.mark.parametrize("named", ["another-", temporary.PREFIX])
+def test_a_link_to_a_folder_that_is_not_the_run_s_own_removes_nothing(tmp_path, monkeypatch, named):
+    """Even to one that says so in another place, or of such a name without saying whose it is."""
+    monkeypatch.setattr(temporary, "LONGEST", 1000)
+    with tempfile.TemporaryDirectory(prefix=named, dir="/tmp") as precious:
+        own = tmp_path / "tmp"
+        own.mkdir()
+        (own / "elsewhere").symlink_to(precious)
+        if named != temporary.PREFIX:
+            (pathlib.Path(precious) / "owner").symlink_to(own)
+        with temporary.kept_in(tmp_path):
+            assert pathlib.Path(precious).exists()
+    assert not own.exists()
 
 
 def test_what_a_killed_run_left_is_removed(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 
 import pytest
@@ -161,6 +162,34 @@ def test_each_life_has_the_time_of_a_start(lives):
     process = begin(lives, code, head)
     printed = process.communicate(timeout=DEADLINE_S)[0]
     assert (process.returncode, number_of(lives)) == (0, 2), printed
+
+
+# Nobody has read the output so far, and it takes no more.
+FULL = """
+os.set_blocking(1, False)
+try:
+    while True:
+        os.write(1, b"." * 4095 + b"\\n")
+except BlockingIOError:
+    os.set_blocking(1, True)
+"""
+
+
+def test_a_program_that_waits_for_its_output_to_be_read_is_not_taken_for_hung(lives):
+    head = HEAD.replace("guard.SILENT_S = 8.0", "guard.SILENT_S = 0.5")
+    process = begin(lives, f"{FULL}\nguard.report(worked=True)\nif life == 1: time.sleep(4)\n{TELL}", head)
+    wait_for(lives.with_suffix(".up"))
+    assert number_of(lives) == 1
+    process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, number_of(lives)) == (0, 1)
+
+
+def test_a_program_starts_again_though_nobody_reads_that_it_does(lives):
+    process = begin(lives, f"if life == 1:\n{textwrap.indent(FULL, '    ')}    os.kill(os.getpid(), 9)\n{TELL}")
+    wait_for(lives.with_suffix(".up"))
+    output = process.communicate(timeout=DEADLINE_S)[0]
+    assert (process.returncode, number_of(lives)) == (0, 2)
+    assert output.endswith("warning: program was killed by SIGKILL; it starts again in 0 s\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
