@@ -150,7 +150,7 @@ class Counters:
         past, seconds = {name: dict(counts) for name, counts in self._past.items()}, self._seconds + self._age()
         # The counts of a life, and those of the start, are replaced as a whole.
         admitted, lives_over = dict(self.admitted), dict(self._lives_over)
-        return vars(_Saved(dict(self.lives), over, past, self._base, seconds, self.starts, admitted, lives_over))
+        return vars(_Saved(dict(self.lives), over, past, self._base, seconds, admitted, lives_over, self.starts))
 
     def _age(self) -> float:
         return time.monotonic() - self.began
