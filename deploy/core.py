@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from boonta.deploy.ending import Ending
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.rpc.wire import UNIX, host_and_port, require_free
+from boonta.nodes.watch.program_end import SAVING_S
 from boonta.nodes.watch.stopwatch import CONNECTING, before_nodes
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run import BadInput
@@ -34,6 +35,8 @@ BASE_PORT = 20_000  # Linux assigns higher ports to clients.
 REACH_S = 900.0  # Hosts may still have to start, and to pull images.
 # With many hosts nodes come and go, and a platform supervises them, so the monitor waits this long for heartbeats.
 PATIENCE = {"start_s": REACH_S, "lost_s": 180.0, "supervised": False}
+# Where one node has ended without which the program doesn't go on, the others get this long to save and to end.
+END_S = SAVING_S + 60.0
 # Roles of nodes that hold no state that others need: the program goes on while they are away, and they may come back.
 DISPENSABLE = ("actor", "reanalyzer", "evaluator")
 # Set in a process that has its group's environment variables; its value identifies them, see `entered`.
@@ -65,6 +68,11 @@ class Task:
     def is_dispensable(self) -> bool:
         """Whether the program goes on without the node."""
         return self.role in DISPENSABLE
+
+    @property
+    def decides(self) -> bool:
+        """Whether the node's end is the program's, also where a platform starts it again."""
+        return self.role == "learner"
 
 
 def plan(program: Program, base_port: int = BASE_PORT) -> tuple[Task, ...]:
@@ -171,7 +179,13 @@ def bind(
 
 
 def run(
-    launchable: Launchable, task: Task, tasks: Sequence[Task], build: str, reach_s: float, route: Route | None
+    launchable: Launchable,
+    task: Task,
+    tasks: Sequence[Task],
+    build: str,
+    reach_s: float,
+    route: Route | None,
+    starts_again: bool = False,
 ) -> int:
     """Runs one node of a bound program in this process and thread, until the program or this process is to end.
 
@@ -182,6 +196,7 @@ def run(
       build: a description of what the program was built from; the monitor refuses nodes with another one.
       reach_s: how long to wait for the servers that the node calls.
       route: this process's way to the tables, if it leads through a tunnel.
+      starts_again: whether the platform starts each node again that ends.
 
     Returns:
       The exit code: 0 after the program's work, 1 after a failure, here or elsewhere, 143 if SIGTERM came first; of the
@@ -200,18 +215,22 @@ def run(
         _await_servers(servers, task, reach_s)
     lone = alone.lone(launchable, task.name)
     instance = lone.node
-    instance.build, instance.joined = build, task.joined
-    ending = Ending(task, instance, lone.stop)
+    instance.build, instance.joined, instance.apart = build, task.joined, True
+    if starts_again:
+        instance.monitor_away_s = REACH_S  # Its next host may have to start, and to pull images.
+    ending = Ending(task, instance, lone.stop, starts_again and not task.decides)
     # Launchpad's own handlers would kill the process after 10 s, and leave Ctrl-C to a launcher.
     interrupts.handle(ending.on_signal)
     instance.launcher = lambda: lone.stop
     with contextlib.ExitStack() as stack:
         if isinstance(instance, Monitor):
             others = [other for other in tasks if other is not task]
-            instance.expect([each.name for each in others], [each.name for each in others if each.is_dispensable])
+            dispensable = [each.name for each in others if each.is_dispensable]
+            returning = [each.name for each in others if starts_again and not each.decides]
+            instance.expect([each.name for each in others], dispensable, returning)
             stack.enter_context(_shown(instance))
         with contextlib.suppress(Exception):  # It ends the node later, if the monitor goes on giving no answer.
-            instance.heartbeat()  # The answer has the number of this life, which no launcher counts here.
+            instance.heartbeat()  # The answer has what no launcher counts here: earlier lives, and starts.
         try:
             lone.run()
         except Exception as error:

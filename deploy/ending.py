@@ -24,11 +24,19 @@ class Ending:
     """Why a node's process ends, and its exit code.
 
     A platform decides by exit codes what to restart. So a node that is asked to end before the program's work is done
-    must not look like one that has done it, whichever node was asked first.
+    must not look like one that has done it, whichever node was asked first. The program goes on without one that comes
+    back, and without one that it doesn't need; it ends with any other.
+
+    Args:
+      task: the node's place in the program.
+      instance: the node.
+      stop: the event that stops it.
+      comes_back: whether the platform starts it again, alone, when a signal has ended it.
     """
 
-    def __init__(self, task: Task, instance: Node, stop: threading.Event):
+    def __init__(self, task: Task, instance: Node, stop: threading.Event, comes_back: bool = False):
         self._task = task
+        self._may_leave = task.is_dispensable or comes_back
         self._instance = instance
         self._stop = stop
         self._signal = 0
@@ -40,7 +48,7 @@ class Ending:
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         """Handles a signal. All that takes a lock is left to a thread: the code that is interrupted may hold it."""
         del frame
-        if self._task.is_dispensable and not self._instance.ending:
+        if self._may_leave and not self._instance.ending:
             # At once: the signal may have ended what the node needs, too, so that it fails before the thread wakes.
             self._instance.leaving = self._instance.leaving or not self._instance.failed
         self._signals.put(number)
@@ -59,7 +67,7 @@ class Ending:
             late.daemon = True
             late.start()
         self._signal = number
-        if isinstance(self._instance, Monitor):
+        if isinstance(self._instance, Monitor) and not self._instance.leaving:
             self._instance.report_end(self._task.name, f"{self._task.name} was asked to end by signal {number}")
         self._stop.set()
 

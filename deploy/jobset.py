@@ -8,8 +8,8 @@ makes the program end or start again, where "learner" stands for the unit, too:
 - the learner's job succeeds, with a pod for each of several learners: so does the set, and all other pods are ended;
 - a learner's pod fails, or ends because another node has failed: the set starts again, `max_restarts` times;
 - a learner's pod is preempted or evicted: the set starts again, however often;
-- the monitor's pod refuses to start, three times over, such as a folder with another run: the set fails;
-- another pod fails or is preempted: it alone starts again. The program goes on without those of
+- the monitor's pod refuses to start, by code 2, such as a folder with another run: the set fails;
+- another pod fails or is preempted, the monitor's, too: it alone starts again. The program goes on without those of
   `deploy.core.DISPENSABLE` roles, however long they are away.
 
 A sweep's file in the place of the program's becomes a set with one job: a pod for each run, `slots.number` at once. A
@@ -28,7 +28,7 @@ import yaml
 
 from boonta.deploy.program import made_by
 from boonta.deploy.resources import ResourceTable, read
-from boonta.deploy.roles import INDEX, KEY, MANY, Deployment, Role, prepare, prepare_sweep
+from boonta.deploy.roles import INDEX, KEY, Deployment, Role, prepare, prepare_sweep
 from boonta.deploy.sweeps import Planned, is_sweep
 from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.command_line.arguments import split_flags
@@ -39,6 +39,7 @@ Manifest = dict[str, Any]
 COMMAND = "boonta.deploy.jobset"
 RUN_LABEL = "boonta/run"
 USER = 1000  # The user id in the image.
+MONITOR = "monitor"
 GRACE_S = 120  # Time to save a checkpoint before SIGKILL; a preempted TPU gets less.
 EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
 
@@ -61,6 +62,9 @@ def _jobset(deployment: Deployment) -> Manifest:
         "onJobFailureReasons": ["PodFailurePolicy"],
         "targetReplicatedJobs": deciding,
     }
+    # A run that the monitor refuses must not hold a slice.
+    refused = {"name": "refused", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
+    refusals = [{**refused, "targetReplicatedJobs": [MONITOR]}] if any(role.label == MONITOR for role in roles) else []
     claims = [_claim(table, role) for role in roles if role.volume[0]]
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -70,18 +74,22 @@ def _jobset(deployment: Deployment) -> Manifest:
             # Pods find each other before they are ready: each waits for the servers that it calls.
             "network": {"enableDNSHostnames": True, "subdomain": name, "publishNotReadyAddresses": True},
             "successPolicy": {"operator": "All", "targetReplicatedJobs": deciding},
-            "failurePolicy": {"maxRestarts": table.max_restarts, "rules": [preempted, *_refusals(roles)]},
+            "failurePolicy": {"maxRestarts": table.max_restarts, "rules": [preempted, *refusals]},
             "volumeClaimPolicies": [{"templates": claims, "retentionPolicy": {"whenDeleted": "Retain"}}],
             "replicatedJobs": [_replicated_job(deployment, role) for role in roles],
         },
     }
 
 
-def _refusals(roles: tuple[Role, ...]) -> list[Manifest]:
-    """Ends the set where the monitor refuses again and again, rather than hold a slice that waits for it."""
-    refusing = [role.label for role in roles if 0 < role.retries < MANY]
-    rule = {"name": "refused", "action": "FailJobSet", "onJobFailureReasons": ["BackoffLimitExceeded"]}
-    return [{**rule, "targetReplicatedJobs": refusing}] if refusing else []
+def _pod_failures(role: Role) -> list[Manifest]:
+    """The rules for a pod that fails, of which the first that matches counts; where none does, it counts as a retry."""
+    disrupted: Manifest = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    if role.decides:
+        return [{"action": "FailJob", **disrupted}]
+    if role.label == MONITOR:
+        bad_input: Manifest = {"onExitCodes": {"operator": "In", "values": [2]}}
+        return [{"action": "Ignore", **disrupted}, {"action": "FailJob", **bad_input}]
+    return []
 
 
 def _replicated_job(deployment: Deployment, role: Role) -> Manifest:
@@ -92,9 +100,8 @@ def _replicated_job(deployment: Deployment, role: Role) -> Manifest:
         "backoffLimit": role.retries,
         "template": {"metadata": {"labels": {RUN_LABEL: deployment.name}}, "spec": _pod(deployment.table, role)},
     }
-    if role.decides:
-        disrupted = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-        job["podFailurePolicy"] = {"rules": [disrupted]}
+    if rules := _pod_failures(role):
+        job["podFailurePolicy"] = {"rules": rules}
     template: Manifest = {"spec": job}
     if role.decides and role.resources.accelerator:
         template["metadata"] = {"annotations": EXCLUSIVE}  # Only this job has its machines to itself.
@@ -107,7 +114,7 @@ def _pod(table: ResourceTable, role: Role) -> Manifest:
         selector["cloud.google.com/gke-tpu-accelerator"] = role.resources.accelerator
         selector["cloud.google.com/gke-tpu-topology"] = role.resources.topology
     pod: Manifest = {
-        "restartPolicy": "Never" if role.decides else "OnFailure",
+        "restartPolicy": "Never" if _pod_failures(role) else "OnFailure",  # Only then may there be rules.
         "terminationGracePeriodSeconds": GRACE_S,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,

@@ -52,6 +52,8 @@ class Place:
         folder, which the first node makes.
       tunnel: calls of the replay server need the key, too, and go through a tunnel with mutual TLS. The same on every
         host. Without it, whoever reaches the replay server's port can use the tables.
+      starts_again: the platform starts each node again that ends, as a JobSet does. Then the program waits for one that
+        a signal has ended, unless it is the learner. The same on every host.
     """
 
     program: tyro.conf.Positional[pathlib.Path]
@@ -62,6 +64,7 @@ class Place:
     reach_s: float = core.REACH_S
     key: str = ""
     tunnel: bool = False
+    starts_again: bool = False
 
 
 def main(arguments: list[str]) -> int:
@@ -110,7 +113,8 @@ def main(arguments: list[str]) -> int:
                 print(f"run folder {folder}, {made_of}", flush=True)
         try:
             # On one machine, nodes are copies of the launcher's, and the monitor knows no description of them.
-            code = core.run(launchable, task, tasks, "" if servers.local else made_of, place.reach_s, route)
+            build = "" if servers.local else made_of
+            code = core.run(launchable, task, tasks, build, place.reach_s, route, place.starts_again)
         except OSError as error:
             faults.tell(error)
             code = 1

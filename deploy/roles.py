@@ -36,9 +36,6 @@ SAVED = {
 }
 LONGEST_NAME = 63
 LONGEST_SCRIPT = 120_000  # Bytes; Linux takes 131,072 for one word of a command.
-# How often a failed pod restarts alone before the whole program does. The learner never does: all restart with it. The
-# monitor does a few times, since it refuses the same each time, while others wait. The rest do as often as they fail.
-RETRIES = {LEARNER: 0, UNIT: 0, "monitor": 3}
 MANY = 1_000_000
 
 
@@ -70,8 +67,8 @@ class Role:
 
     @property
     def retries(self) -> int:
-        """The number of times that a failed pod restarts alone."""
-        return RETRIES.get(self.label, MANY)
+        """How often a failed pod restarts alone: as often as it fails, or never if all restart with it."""
+        return 0 if self.decides else MANY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,7 +175,7 @@ def _services(name: str, file: str, flags: tuple[str, ...], built: Built, table:
     for group in groups:
         label, resources = group.label, _resources(built, group, table)
         _require_a_host_each(group, resources)
-        own = ("--label", label, "--index", f"$({INDEX})", "--hosts", hosts, "--key", KEY)
+        own = ("--label", label, "--index", f"$({INDEX})", "--hosts", hosts, "--key", KEY, "--starts-again")
         command = ("python", "-m", "boonta.deploy.node", file, *own, "--", *map(_literal, flags))
         environment = {**_environment(built, group, resources), core.ENTERED: core.entered(built.environment[label])}
         volume = _volume(label, built)
@@ -277,6 +274,10 @@ def _require_fit(name: str, role: Role) -> None:
     """Raises BadInput if a role can't be pods under this name."""
     if not DNS_LABEL.fullmatch(name):
         raise BadInput(f"{name!r} can't name pods; set name in the resource table: lower-case letters, digits, dashes")
+    if not DNS_LABEL.fullmatch(role.label):
+        raise BadInput(
+            f"group {role.label!r} can't name pods: give it a label of lower-case letters, digits and dashes alone"
+        )
     longest = f"{name}-{role.label}-0-{role.pods - 1}-xxxxx"  # Kubernetes names pods so.
     if len(longest) > LONGEST_NAME:
         raise BadInput(f"pods would be called {longest}, over {LONGEST_NAME} letters: set a shorter name")

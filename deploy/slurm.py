@@ -40,7 +40,6 @@ from boonta.programs.wiring.run_folder.provenance import ROOT, from_root
 COMMAND = "boonta.deploy.slurm"
 TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|infinite", re.IGNORECASE)  # As sbatch takes limits.
 WORDS = re.compile(r"[\w@%+=:,./ -]*", re.ASCII)  # What no shell changes; the script has it within quotes.
-WARN_S = 120  # Time before the limit at which the tasks are asked to save and end.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,7 +235,7 @@ def _header(job: Job, name: str, array: str = "") -> list[str]:
         "time": job.time,
         "output": f"{name}-{'%A_%a' if array else '%j'}.log",
         "open-mode": "append",
-        "signal": f"B:USR1@{WARN_S}",
+        "signal": f"B:USR1@{slurm_script.WARN_S}",
         **({"gpus-per-node": job.gpus_per_node} if job.gpus_per_node else {}),
         **({"partition": job.partition} if job.partition else {}),
         **({"array": array} if array else {}),

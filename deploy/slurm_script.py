@@ -9,11 +9,13 @@ import shlex
 from boonta.deploy import core
 from boonta.programs.wiring.joining import FILE
 
-LINGER_S = 60  # Time for the other tasks to end once one has ended.
+WARN_S = 120  # Time before the limit at which the tasks are asked to save and end.
+SAVE_S = 100  # Of this, the time until the job goes back into the queue, whoever still saves.
 AGAIN_S = 10  # Time from the death of a node without which the program goes on until it starts again.
 
-# Once one task has ended, srun ends the others. So that of a node without which the program goes on stays as long as
-# the monitor does, and has the code 0: those of the others say how the program has ended.
+# Once one task has ended, srun gives the others `core.END_S`. So that of a node without which the program goes on stays
+# as long as the monitor does, and has the code 0: those of the others say how the program has ended. Where the monitor
+# was killed, and has left its file, srun ends the wait.
 NODE_COMMAND = """node=(@RUN@ python -m boonta.deploy.node "$0" --label "$label" --index "$index" \\
             --hosts "$BOONTA_HOSTS" --base-port "$BOONTA_PORT" @TUNNEL@)
         [ "$again" ] || exec "${node[@]}" -- "$@"
@@ -30,7 +32,8 @@ NODE_COMMAND = """node=(@RUN@ python -m boonta.deploy.node "$0" --label "$label"
             [ -z "$asked" ] && [ -e "$BOONTA_SERVERS" ] || exit 0
             echo "$label $index died with code $code, and starts again"
             reach=(--reach-s @AGAIN@) # The servers are there, or the program has just ended.
-        done"""
+        done
+        while [ -z "$asked" ] && [ -e "$BOONTA_SERVERS" ]; do sleep 1; done"""
 
 # scancel signals all tasks; srun would kill the others at once when the first one ends.
 BODY = """set -u
@@ -43,7 +46,8 @@ job=${job:-$SLURM_JOB_ID}
 mapfile -t machines < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 SLURM_HOSTFILE=$(mktemp)
 export SLURM_HOSTFILE
-trap 'rm -f "$SLURM_HOSTFILE"' EXIT
+hurrying=
+trap 'rm -f "$SLURM_HOSTFILE"; [ -z "$hurrying" ] || kill "$hurrying" 2>/dev/null' EXIT
 for t in "${!nodes[@]}"; do echo "${machines[t % ${#machines[@]}]}"; done >"$SLURM_HOSTFILE"
 BOONTA_NODES=$(printf '%s\\n' "${nodes[@]}")
 BOONTA_HOSTS=$(IFS=,; echo "${machines[*]}")
@@ -57,10 +61,14 @@ ask_to_end() {
     reason=$1
     scancel --signal=TERM "$job"
 }
-trap 'ask_to_end "time is up"' USR1
+hurry() { # A job that reaches its limit does not go back into the queue.
+    for ((s = 0; s < @SAVE@; s++)); do sleep 1; done
+    scontrol requeue "$job"
+}
+trap '[ "$reason" ] || { ask_to_end "time is up"; hurry & hurrying=$!; }' USR1
 trap 'ask_to_end "cancelled or preempted"' TERM
 
-srun --ntasks="${#nodes[@]}" --distribution=arbitrary --overcommit --kill-on-bad-exit=0 --wait=@LINGER@ --label \\
+srun --ntasks="${#nodes[@]}" --distribution=arbitrary --overcommit --kill-on-bad-exit=0 --wait=@END@ --label \\
     bash -c '
         read -r label index again < <(sed -n "$((SLURM_PROCID + 1))p" <<<"$BOONTA_NODES")
         @COMMAND@' \\
@@ -97,8 +105,8 @@ def body(root: pathlib.Path, restarts: int, command: str, setting: str) -> str:
     """
     script = BODY.replace("@ROOT@", shlex.quote(str(root))).replace("@SERVERS@", FILE)
     script = script.replace("@HERE@", shlex.quote(os.getcwd()))
-    script = script.replace("@RESTARTS@", str(restarts)).replace("@LINGER@", str(LINGER_S))
-    script = script.replace("@PORT@", str(core.BASE_PORT)).replace("@SETTING@", setting)
+    script = script.replace("@RESTARTS@", str(restarts)).replace("@END@", str(int(core.END_S)))
+    script = script.replace("@PORT@", str(core.BASE_PORT)).replace("@SAVE@", str(SAVE_S)).replace("@SETTING@", setting)
     return script.replace("@COMMAND@", command).rstrip()  # Last: flags may have any text.
 
 

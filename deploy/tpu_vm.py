@@ -2,8 +2,9 @@
 
     ./run python -m boonta.deploy.tpu_vm programs/impala_atari.py --hosts vm-0,vm-1 --learner-host vm-0 -- --actors 8
 
-There is no supervision: this process starts the nodes, shows what they print, and reports how they ended. A node that
-dies is not started again. Without a terminal, SSH passes no signals on; so each node's standard input is its
+There is no supervision: this process starts the nodes, shows what they print, and reports at once how each ends. A node
+that dies is not started again. The program goes on without one of `deploy.core.DISPENSABLE` roles; when another ends,
+the rest have `deploy.core.END_S`. Without a terminal, SSH passes no signals on; so each node's standard input is its
 connection, at whose end it saves and ends. Ctrl-C here ends all of them so, as does whatever else ends this process.
 Where a network breaks, nodes end once their machine's sshd notices, which its `ClientAliveInterval` decides.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import math
 import os
 import pathlib
 import shlex
@@ -21,8 +23,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from typing import IO
+from collections.abc import Collection, Sequence
+from typing import IO, NamedTuple
 
 import tyro
 
@@ -39,7 +41,6 @@ from boonta.programs.wiring.supervision import interrupts
 
 # A silent connection counts as broken after 45 s; a password is never asked for.
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
-GRACE_S = 60.0  # Time for the other nodes to end once one has ended.
 POLL_S = 0.5
 
 
@@ -76,8 +77,20 @@ class Machines:
         return [host.strip() for host in self.hosts.split(",")]
 
 
-def commands(machines: Machines, flags: Sequence[str]) -> dict[str, list[str]]:
-    """The command that starts each node, by the node's name.
+class Nodes(NamedTuple):
+    """The nodes that are to run.
+
+    Attributes:
+      commands: the command that starts each node, by the node's name.
+      dispensable: the names of those without which the program goes on.
+    """
+
+    commands: dict[str, list[str]]
+    dispensable: Collection[str] = ()
+
+
+def prepare(machines: Machines, flags: Sequence[str]) -> Nodes:
+    """Builds the program, and the commands that start its nodes.
 
     Raises:
       BadInput, ValueError: the program could not run.
@@ -90,7 +103,8 @@ def commands(machines: Machines, flags: Sequence[str]) -> dict[str, list[str]]:
             f"cd {shlex.quote(str(machines.root))} && exec {shlex.join([*_variables(), './run', 'python', *words])}"
         )
         found[name] = [*SSH, host, remote]
-    return found
+    tasks = () if built.run.is_unit else core.plan(built.program)
+    return Nodes(found, [task.name for task in tasks if task.is_dispensable])
 
 
 def _variables() -> list[str]:
@@ -145,20 +159,19 @@ def _units(machines: Machines, flags: Sequence[str]) -> dict[str, tuple[str, lis
     return {f"unit/{i}": (host, [file, *flags, *own]) for i, (host, own) in enumerate(zip(hosts, places))}
 
 
-def run(started: dict[str, list[str]]) -> int:
-    """Runs the commands until all have ended; returns the first bad exit code, or 0."""
+def run(nodes: Nodes) -> int:
+    """Runs the nodes until all have ended; returns the bad exit code of the first that the program needed, or 0."""
     key = keys.new()  # No file on any machine has it.
-    processes = {name: _start(name, command, key) for name, command in started.items()}
-    try:
-        _wait(processes)
-    except KeyboardInterrupt:
-        for process in processes.values():
-            process.terminate()  # This breaks the connection, which ends the node.
-    codes = {name: process.wait() for name, process in processes.items()}
-    for name, code in codes.items():
-        if code:
-            print(f"{name} ended with code {code}", file=sys.stderr)
-    return next((code for code in codes.values() if code), 0)
+    left = {name: _start(name, command, key) for name, command in nodes.commands.items()}
+    codes: list[int] = []  # Of those that it needed, in the order of their ends.
+    with contextlib.suppress(KeyboardInterrupt):
+        _wait(left, nodes.dispensable, codes)
+    for process in left.values():
+        process.terminate()  # This breaks the connection, which ends the node.
+    for name, process in left.items():
+        process.wait()
+        codes += _ended(name, process, nodes.dispensable)
+    return next((code for code in codes if code), 0)
 
 
 def _start(name: str, command: list[str], key: bytes) -> subprocess.Popen:
@@ -176,28 +189,42 @@ def _echo(name: str, lines: IO[bytes]) -> None:
             print(f"{name}: {line.decode(errors='replace')}", end="", flush=True)
 
 
-def _wait(processes: dict[str, subprocess.Popen]) -> None:
-    """Waits for one to end, gives all others the same time to end, and ends those that hang."""
-    while all(process.poll() is None for process in processes.values()):
+def _wait(left: dict[str, subprocess.Popen], dispensable: Collection[str], codes: list[int]) -> None:
+    """Waits until all have ended, for at most `core.END_S` once one has that the program needed.
+
+    Args:
+      left: the nodes that run; those that end are taken out.
+      dispensable: the names of those without which the program goes on.
+      codes: gets the exit codes of the others, in the order of their ends.
+    """
+    end = math.inf
+    while left and time.monotonic() < end:
+        for name in [name for name, process in left.items() if process.poll() is not None]:
+            codes += _ended(name, left.pop(name), dispensable)
+        if codes and end == math.inf:
+            end = time.monotonic() + core.END_S
         time.sleep(POLL_S)
-    end = time.monotonic() + GRACE_S
-    for process in processes.values():
-        try:
-            process.wait(max(0.0, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.terminate()
+
+
+def _ended(name: str, process: subprocess.Popen, dispensable: Collection[str]) -> list[int]:
+    """Prints how a node has ended, if badly; returns the exit code if the program needed it, or none."""
+    code = process.returncode
+    if code:
+        with outliving_terminal():
+            print(f"{name} ended with code {code}", file=sys.stderr, flush=True)
+    return [] if name in dispensable and code != 2 else [code]  # Bad input stays bad.
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the command line; the exit code is that of the first node that ended badly, or 2 for bad input."""
+    """Runs the command line; the exit code is that of `run`, or 2 for bad input."""
     own, flags = split_flags(arguments)
     try:
-        started = commands(tyro.cli(Machines, prog="python -m boonta.deploy.tpu_vm", args=own), flags)
+        nodes = prepare(tyro.cli(Machines, prog="python -m boonta.deploy.tpu_vm", args=own), flags)
     except (BadInput, ValueError) as error:
         faults.tell(error)
         return 2
     interrupts.handle(signal.default_int_handler, interrupts.TERMINATING)  # They then act like Ctrl-C.
-    return run(started)
+    return run(nodes)
 
 
 if __name__ == "__main__":

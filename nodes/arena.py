@@ -66,7 +66,7 @@ class Arena(Evaluating):
 
     def start(self) -> None:
         super().start()
-        self._rng = np.random.default_rng(self._seed)
+        self._rng = np.random.default_rng([self._seed, self.past_starts])
         self._versions: dict[int, Nest] = {}
         # By version and opponent, which is a name or another version.
         self._results: dict[tuple[Any, Any], elo.Result] = {}

@@ -49,10 +49,13 @@ class Node:
       snapshot_request: how many snapshots have been asked for, as of the last heartbeat, and the last one's number.
       build: a description of what the node was built from; if nodes are started apart, the monitor refuses a mixture.
       past_lives: how often the node has died in this program, as far as the launcher or the monitor knows.
+      apart: whether a command of its own has started the node, on any host, and no launcher all nodes at once.
+      past_starts: where nodes are started apart, how often the monitor was started before in the run's folder; else 0.
       joined: whether the node has joined a running program, which goes on whatever becomes of the node.
       leaving: whether the node was asked to leave a program that goes on; an error is no failure of the program then.
       stuck: what the node doesn't get beyond, as of the last heartbeat; empty if it gets on.
       meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
+      monitor_away_s: seconds without an answer from the monitor after which the node gives up.
       launched_at: when the node was launched, by `time.monotonic`: where it has a process of its own, when that began.
       launcher: called in the node's thread when it runs; returns the event by which the launcher stops the node.
     """
@@ -69,9 +72,10 @@ class Node:
         self.name = name
         self.stopwatch = Stopwatch(name)
         self.monitor = monitor
-        self.ending = self.joined = self.leaving = False
+        self.ending = self.joined = self.leaving = self.apart = False
         self.failure = self.build = self.stuck = ""
-        self.past_lives = 0
+        self.past_lives = self.past_starts = 0
+        self.monitor_away_s = pulse.MONITOR_DEADLINE_S
         self.launched_at = time.monotonic()
         self.snapshot_request = (0, 0)
         self.program_counts: dict[str, float] = {}  # The whole program's, as of the last heartbeat.
@@ -266,6 +270,8 @@ class Node:
             self.failure = reply["failure"]
             self.snapshot_request = tuple(reply["snapshot_request"])
             self.past_lives = max(self.past_lives, reply["past_lives"])
+            if self.apart:  # On one machine no seed depends on whether a heartbeat comes before it is drawn.
+                self.past_starts = reply["past_starts"]
         if reply["stop"]:
             self.stop()
 

@@ -48,7 +48,7 @@ class Evaluator(Evaluating):
         self._means: dict[str, float] = {}  # Those of the last evaluation's metrics.
 
     def evaluate(self, version: int, params: Nest) -> dict[str, float]:
-        seed = mixed_seed(self._seed, self._made)
+        seed = mixed_seed(self._seed, self._made, self.past_starts)
         play = Play(self._env(self._evaluation.episodes, seed), self._policy, self._act, seed, self.stopwatch)
         returns, cut, metrics = play_out(play, params, self._evaluation.cut_after, lambda: self.stopping)
         self.count(eval_episodes=len(returns))

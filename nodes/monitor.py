@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import threading
 import time
@@ -80,15 +81,16 @@ class Monitor(Periodic):
 
     # Nodes and the launcher call these.
 
-    def expect(self, names: Sequence[str], dispensable: Sequence[str] = ()) -> None:
+    def expect(self, names: Sequence[str], dispensable: Sequence[str] = (), returning: Sequence[str] = ()) -> None:
         """Fails the program if one of these nodes sends no heartbeat in time: it hangs before its first one.
 
         Args:
           names: all nodes of the program.
           dispensable: those of them without which it goes on, whether they never come, fall silent or leave.
+          returning: those that a platform starts again when they leave; it goes on if they come back within `start_s`.
         """
         with self._state:
-            self._roster.expect(names, dispensable)
+            self._roster.expect(names, dispensable, returning)
 
     def admit(self, group: str, declared: int, number: int) -> int:
         """Keeps numbers for nodes that are to join a group, see `Counters.admit`."""
@@ -121,6 +123,7 @@ class Monitor(Periodic):
                 "evaluation": self._evaluation(),
                 "snapshot_request": self._snapshot_request,
                 "past_lives": self._ledger.counters.past_lives(report["name"]),
+                "past_starts": self._ledger.counters.starts,
             }
         if new:
             self._save_counters()  # A monitor that comes back must know each node that was answered.
@@ -170,11 +173,8 @@ class Monitor(Periodic):
         with self._state:
             if self._ledger.counters.is_over(name, life):
                 return
-            self._roster.end(name, failure)
-            if self._supervised and not self._end.reason:
-                return  # The launcher may start it again.
-            if self._roster.has_joined(name) or (self._roster.is_dispensable(name) and not failure):
-                return
+            if self._roster.end(name, failure) or (self._supervised and not self._end.reason):
+                return  # The program goes on, or the launcher may start it again.
             if failure or not self._end.reason:
                 self.fail_program(failure or f"{name} ended before the program did")
 
@@ -279,12 +279,8 @@ class Monitor(Periodic):
         self._roster.grow_silent()
         if self._supervised:
             return
-        for name, peer in self._roster.peers.items():
-            hung = "" if self._roster.has_joined(name) else self._roster.hung(name)
-            lost = peer.silent_s > self._lost_s and not self._roster.is_dispensable(name)
-            if hung and (lost or hung == peer.report["stuck"]):
-                peer.gone = True
-                self.fail_program(f"{name} {hung}")
+        for failure in self._roster.fallen(self._lost_s, math.inf if self._end.reason else self._start_s):
+            self.fail_program(failure)
         age, unknown = time.monotonic() - self.launched_at, self._roster.unknown()
         if unknown and age > self._start_s and not self._end.reason:
             self.fail_program(f"{', '.join(unknown)} sent no heartbeat since the launch, {age:.0f} s ago")
@@ -293,7 +289,11 @@ class Monitor(Periodic):
         self._log.close()
         with self._writing:
             write_status(self._folder, self.status(to_launcher=False))
+        self._save_counters()  # A monitor that comes back goes on from the last row.
 
     def stop(self) -> None:
-        """Asks the nodes to stop, and stays until they have reported their end."""
-        self.stop_program("the monitor was asked to stop")
+        """Asks the nodes to stop, and stays until they have reported their end; if it comes back, it only leaves."""
+        if self.leaving:
+            super().stop()
+        else:
+            self.stop_program("the monitor was asked to stop")

@@ -74,7 +74,7 @@ class AcmeLoop(Node):
         self._seed = seed
 
     def start(self) -> None:
-        seed = mixed_seed(self._seed, self.past_lives)
+        seed = mixed_seed(self._seed, self.past_lives, self.past_starts)
         with self.stopwatch("starting environments"):
             self._environment = _Watched(self, self._env, seed)
         self.on_close(self._environment.close)

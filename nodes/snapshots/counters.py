@@ -33,6 +33,7 @@ class _Saved:
     seconds: schema.Number
     admitted: dict[str, schema.Size]
     lives_over: dict[str, schema.Size]
+    starts: schema.Size = 0
 
 
 _SAVED = pydantic.TypeAdapter(_Saved)
@@ -44,6 +45,7 @@ class Counters:
     Attributes:
       lives: by node, the life that reports and what it has counted.
       admitted: by group, the first number that no node that was to join has got.
+      starts: how many monitors have counted in this folder before.
       began: when the monitor was launched, by `time.monotonic`; the seconds before are those of a checkpoint, or of an
         earlier monitor.
     """
@@ -51,6 +53,7 @@ class Counters:
     def __init__(self) -> None:
         self.lives: dict[str, tuple[str, Counts]] = {}
         self.admitted: dict[str, int] = {}
+        self.starts = 0
         # By node, its newest lives that are over, whose late heartbeats count nothing; and how many there were in all.
         self._over: dict[str, collections.deque[str]] = collections.defaultdict(
             lambda: collections.deque(maxlen=REMEMBERED)
@@ -138,7 +141,7 @@ class Counters:
             earlier.resume(*self._resumed)
         for name, (life, counts) in self.lives.items():
             earlier.record(name, life, counts)
-        earlier.began = self.began
+        earlier.began, earlier.starts = self.began, self.starts
         return earlier
 
     def content(self) -> dict[str, Any]:
@@ -146,8 +149,8 @@ class Counters:
         over = [(name, life) for name, lives in self._over.items() for life in lives]
         past, seconds = {name: dict(counts) for name, counts in self._past.items()}, self._seconds + self._age()
         # The counts of a life, and those of the start, are replaced as a whole.
-        saved = _Saved(dict(self.lives), over, past, self._base, seconds, dict(self.admitted), dict(self._lives_over))
-        return vars(saved)
+        admitted, lives_over = dict(self.admitted), dict(self._lives_over)
+        return vars(_Saved(dict(self.lives), over, past, self._base, seconds, admitted, lives_over, self.starts))
 
     def _age(self) -> float:
         return time.monotonic() - self.began
@@ -184,7 +187,7 @@ def load(folder: pathlib.Path) -> Counters | None:
     except (OSError, ValueError):
         return None
     counters = Counters()
-    counters.lives, counters.admitted = saved.lives, saved.admitted
+    counters.lives, counters.admitted, counters.starts = saved.lives, saved.admitted, saved.starts
     for name, life in saved.over:
         counters._over[name].append(life)
     counters._lives_over.update(saved.lives_over)

@@ -24,6 +24,7 @@ class Ledger:
         self._before = counters.load(folder)  # The counters that an earlier monitor saved.
         if self._before is not None:
             self.counters.admitted = self._before.admitted  # Both keep them: nodes have got them anyway.
+            self.counters.starts = self._before.starts + 1
 
     def admit(self, group: str, declared: int, number: int, peers: Collection[str]) -> int:
         """Keeps numbers for nodes that are to join a group, see `Counters.admit`; `peers` have reported here."""

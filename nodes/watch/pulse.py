@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from boonta.nodes.base import Node
 
 HEARTBEAT_S = 1.0
-# Time without an answer from the monitor after which a node gives up. A monitor that died may come back until then.
+# Time without an answer from the monitor after which a node gives up, unless it is told to be more patient. A monitor
+# that died may come back until then.
 MONITOR_DEADLINE_S = 120.0
 SERVE_ON_S = 4.0  # Time that a server goes on once its launcher is gone: a call without an answer lasts longer.
 FIRST_TIME = 6  # Factor of an activity's limit for its first time, in which JAX may compile; none does in closing.
@@ -69,7 +70,7 @@ def beat(node: Node) -> None:
         except Untrusted as error:  # Trying again doesn't help.
             node.fail(error)
         except Exception as error:  # Any transport error; it counts once it lasts too long.
-            if time.monotonic() - answered > MONITOR_DEADLINE_S and not node.stopping:
+            if time.monotonic() - answered > node.monitor_away_s and not node.stopping:
                 why = "the monitor's own error" if isinstance(error, Failed) else "no answer from the monitor"
                 node.fail(TimeoutError(f"{node.name}: {why}: {error}"))
         if node.failed and node.stuck:  # It may never close, which its last report would come after.

@@ -53,15 +53,17 @@ class Roster:
         self._silent_s = silent_s
         self._expected: Sequence[str] = ()
         self._dispensable: Collection[str] = ()
+        self._returning: Collection[str] = ()
         self._began = self._looked_at = time.monotonic()
 
     @property
     def reports(self) -> list[dict[str, Any]]:
         return [peer.report for peer in self.peers.values()]
 
-    def expect(self, names: Sequence[str], dispensable: Collection[str]) -> None:
-        """Names all nodes of the program, and those of them without which it goes on."""
+    def expect(self, names: Sequence[str], dispensable: Collection[str], returning: Collection[str]) -> None:
+        """Names all nodes of the program, those without which it goes on, and those that come back when they leave."""
         self._expected, self._dispensable = names, dict.fromkeys(dispensable)
+        self._returning = set(returning) - set(dispensable)  # Those may be away for longer.
 
     def is_dispensable(self, name: str) -> bool:
         """Whether the program goes on without a node: it may come late, be away, and leave."""
@@ -76,10 +78,12 @@ class Roster:
         peer = self.peers.get(report["name"])
         return peer is not None and peer.report["life"] == report["life"] and peer.report["number"] >= report["number"]
 
-    def end(self, name: str, failure: str) -> None:
-        """Records that a node has ended, and the reason if it has failed."""
+    def end(self, name: str, failure: str) -> bool:
+        """Records that a node has ended, and the reason if it has failed; returns whether the program goes on."""
         if name in self.peers:
             self.peers[name].gone, self.peers[name].failure = True, failure
+        leaves = not failure and (self.is_dispensable(name) or name in self._returning)
+        return leaves or self.has_joined(name)
 
     def grow_silent(self) -> None:
         """Adds the time since the last call to the silence of each node, and to the time of saves."""
@@ -106,6 +110,24 @@ class Roster:
             return f"has sent no heartbeat for {peer.silent_s:.0f} s; it was {peer.report['activity']}"
         return peer.report["stuck"]
 
+    def fallen(self, lost_s: float, return_s: float) -> list[str]:
+        """What has become of nodes that are lost or stuck, or don't come back; the program can't go on without them.
+
+        Args:
+          lost_s: seconds of silence after which a node is lost.
+          return_s: the same where it has left, and is to come back.
+        """
+        found = []
+        for name, peer in self.peers.items():
+            hung = "" if self.has_joined(name) else self.hung(name)
+            lost = peer.silent_s > lost_s and not self.is_dispensable(name)
+            if hung and (lost or hung == peer.report["stuck"]):
+                peer.gone, peer.failure = True, peer.failure or hung
+                found.append(f"{name} {hung}")
+            elif self._has_left(name, peer) and peer.silent_s > return_s:
+                found.append(f"{name} has left, and has not come back for {peer.silent_s:.0f} s")
+        return found
+
     def saving(self) -> list[str]:
         """The nodes that save, and send heartbeats."""
         return [
@@ -119,7 +141,7 @@ class Roster:
         return [name for name in self._expected if name not in self.peers and name not in self._dispensable]
 
     def away(self, before: float | None) -> dict[str, float]:
-        """The dispensable nodes that aren't there, by name: the seconds since their last report, or the launch.
+        """The nodes that the program does without, by name: the seconds since their last report, or the launch.
 
         Args:
           before: leaves out who has reported after this time: the nodes that leave because the program ends.
@@ -127,7 +149,7 @@ class Roster:
         last = {name: self._began for name in self._dispensable if name not in self.peers} | {
             name: peer.reported_at
             for name, peer in self.peers.items()
-            if self.is_dispensable(name) and self._is_absent(name, peer)
+            if self._has_left(name, peer) or (self.is_dispensable(name) and self._is_absent(name, peer))
         }
         now = time.monotonic()
         return {name: now - at for name, at in last.items() if before is None or at <= before}
@@ -160,6 +182,10 @@ class Roster:
             }
             for name, peer in self.peers.items()
         }
+
+    def _has_left(self, name: str, peer: Peer) -> bool:
+        """Whether a node has left, and is to come back."""
+        return peer.gone and not peer.failure and name in self._returning
 
     def _is_absent(self, name: str, peer: Peer) -> bool:
         """Whether a node has ended, or is silent and nobody waits for it."""

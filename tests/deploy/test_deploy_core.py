@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pathlib
 import socket
+import threading
 
 import pytest
 
 from boonta.deploy import core, program
+from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
+from boonta.nodes.watch.pulse import MONITOR_DEADLINE_S
 from boonta.nodes.watch.stopwatch import before_nodes
 from boonta.programs.wiring.command_line.arguments import split_flags
 from boonta.programs.wiring.joining import with_joined
@@ -166,6 +169,22 @@ def test_waiting_for_servers_is_a_phase_of_the_start(monkeypatch):
     with pytest.raises(OSError, match="out of reach"):
         core.run(launchable, tasks[2], tasks, "", 1.0, None)
     assert activities == ["connecting"]
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("starts_again", "away_s"), [(True, core.REACH_S), (False, MONITOR_DEADLINE_S)])
+def test_a_monitor_that_is_started_again_is_waited_for_as_long_as_hosts_that_start(monkeypatch, starts_again, away_s):
+    from boonta.programs.wiring.interpreters import alone
+
+    node = Node("learner")
+    lone = alone.Lone(node, lambda: None, threading.Event())
+    monkeypatch.setattr(alone, "lone", lambda launchable, name: lone)
+    monkeypatch.setattr(core, "_await_servers", lambda *given: None)
+    monkeypatch.setattr(core.interrupts, "handle", lambda handler: None)
+    tasks = core.plan(light().program)
+    launchable = core.bind(light().program, core.addresses_of({task: "host" for task in tasks}), "rpc.pem")
+    assert core.run(launchable, tasks[2], tasks, "", 1.0, None, starts_again) == 0
+    assert node.monitor_away_s == away_s and node.apart
 
 
 def bare(*groups) -> Program:

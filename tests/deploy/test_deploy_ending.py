@@ -40,12 +40,12 @@ def run(tmp_path, monkeypatch):
     """A function that runs such a node of a role, and returns why the program fails, and the process's exit code."""
     monkeypatch.setattr(ending, "end_now", lambda code: None)  # This process must not end.
 
-    def run(role: str, signal_first: bool) -> tuple[str, int]:
+    def run(role: str, signal_first: bool, comes_back: bool = False) -> tuple[str, int]:
         monitor = Monitor("monitor", str(tmp_path), StopRule())
         task = Task(role, 0, f"{role}/0", (), role)
-        monitor.expect([task.name], [task.name] if task.is_dispensable else [])
+        monitor.expect([task.name], [task.name] if task.is_dispensable else [], [task.name] if comes_back else [])
         node = Breaks(task.name, monitor)
-        node.signal_first, node.process = signal_first, ending.Ending(task, node, node._stop)
+        node.signal_first, node.process = signal_first, ending.Ending(task, node, node._stop, comes_back)
         with pytest.raises(OSError):
             node.run()
         node.process.error = f"{task.name}: OSError"
@@ -58,6 +58,27 @@ def run(tmp_path, monkeypatch):
 def test_a_node_that_is_told_to_leave_and_then_raises_is_one_that_left(run, capsys, role):
     assert run(role, signal_first=True) == ("", 143)
     assert f"{role}/0: ended by signal 15, and failed while it left: {role}/0: OSError" in capsys.readouterr().out
+
+
+def test_a_server_that_is_told_to_leave_ends_the_program_unless_it_comes_back(run, capsys):
+    assert run("replay", signal_first=True, comes_back=True) == ("", 143)
+    assert run("replay", signal_first=True)[0] == "replay/0 failed while stepping: OSError: the simulator is gone"
+    assert run("replay", signal_first=False, comes_back=True)[1] == 1  # It has raised before.
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_a_monitor_that_comes_back_only_leaves_unless_the_program_ends(tmp_path, capsys, over):
+    monitor = Monitor("monitor", str(tmp_path), StopRule())
+    if over:
+        monitor.finish_program("enough")
+    stop = threading.Event()
+    process = ending.Ending(Task("monitor", 0, "monitor", (), "monitor"), monitor, stop, comes_back=True)
+    process.on_signal(signal.SIGTERM, None)
+    assert process.code() == (0 if over else 143)
+    assert stop.is_set() is not over and monitor.status()["failure"] == ""
+    if not over:
+        monitor.stop()  # As `pulse.watch` does then.
+        assert monitor.stopping and monitor.status()["reason"] == ""
 
 
 @pytest.mark.parametrize(("failure", "code"), [("", 0), ("monitor was asked to end by signal 15", 143)])

@@ -25,7 +25,7 @@ for flags in (["catch"], ["catch", "--launch", "sebulba"], ["catch", "--launch",
     manifest, _ = jobset.render(jobset.prepare(program, flags, table))
     jobs.append([job["name"] for job in manifest["spec"]["replicatedJobs"]])
     assert "#SBATCH" in slurm.render(slurm.Job(program), [*flags, "--workdir", "/x"])
-    assert tpu_vm.commands(tpu_vm.Machines(program, "a"), flags)
+    assert tpu_vm.prepare(tpu_vm.Machines(program, "a"), flags).commands
 assert jobs == [["monitor", "variables", "replay", "learner", "actor", "evaluator"], ["unit"], ["unit"]], jobs
 print("loaded", [name for name in UNWANTED if sys.modules.get(name)])
 """

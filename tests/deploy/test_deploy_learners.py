@@ -119,7 +119,9 @@ def test_slurm_deals_learners_to_machines_of_their_own(tmp_path):
 
 
 def hosts_of(machines: tpu_vm.Machines) -> dict[str, str]:
-    return {name: command[-2] for name, command in tpu_vm.commands(machines, ["catch", "--learners", "2"]).items()}
+    return {
+        name: command[-2] for name, command in tpu_vm.prepare(machines, ["catch", "--learners", "2"]).commands.items()
+    }
 
 
 def test_over_ssh_each_learner_has_a_machine_and_the_others_share_the_rest():

@@ -170,5 +170,5 @@ def test_over_ssh_two_learners_run_until_the_work_is_done(tmp_path, monkeypatch)
     ssh.stand_in(tmp_path, monkeypatch)
     machines = tpu_vm.Machines(TINY, "127.0.0.1,127.0.0.2,127.0.0.3", root=tmp_path, base_port=free_ports())
     flags = ["--learners", "2", "--stop.updates", "100", "--workdir", str(tmp_path / "folder")]
-    assert tpu_vm.run(tpu_vm.commands(machines, flags)) == 0
+    assert tpu_vm.run(tpu_vm.prepare(machines, flags)) == 0
     assert saved(tmp_path / "folder") >= 100

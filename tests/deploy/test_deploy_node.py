@@ -151,6 +151,28 @@ def test_a_node_asked_to_end_early_does_not_look_like_work_done(tmp_path, signal
     assert sentence_of(tmp_path).startswith(told[signalled])
 
 
+def test_where_a_platform_starts_nodes_again_the_program_waits_for_a_server_that_is_asked_to_end(tmp_path):
+    """As in a JobSet: the variable server's machine is drained, then the monitor's."""
+    with Apart(LIGHT, "--workdir", str(tmp_path), *ends_with(tmp_path / "end"), starts_again=True) as apart:
+        for label in ALL:
+            apart.start(label)
+        for counter in ("updates", "env_steps"):
+            apart.wait_for(tmp_path, counter, 0)
+        for label in ("variables", "monitor"):
+            drained = apart.processes[f"{label}/0"]
+            drained.send_signal(signal.SIGTERM)
+            output, _ = drained.communicate(timeout=DEADLINE_S)
+            assert drained.returncode == 143 and f"{label}: ended by signal 15" in output, output
+            before = metrics.read(tmp_path)[-1]["updates"]
+            apart.start(label)
+            apart.wait_for(tmp_path, "updates", before + 3)
+        (tmp_path / "end").touch()
+        codes, outputs = apart.finish()
+    assert set(codes.values()) == {0}, outputs
+    updates = [row["updates"] for row in metrics.read(tmp_path) if row.get("updates")]
+    assert updates == sorted(updates)
+
+
 def test_nodes_of_another_build_are_refused_and_both_named(tmp_path):
     with Apart(LIGHT, "--workdir", str(tmp_path)) as apart:
         for label in ("monitor", "variables", "learner"):

@@ -78,6 +78,24 @@ def test_pods_that_are_added_to_the_actors_join_and_may_be_lost(tmp_path, monkey
     assert counter(workdir, "env_steps") >= LIMIT
 
 
+def test_servers_whose_machines_are_drained_come_back_alone(tmp_path, monkeypatch):
+    end = tmp_path / "end"
+    manifest, workdir = rendered(LIGHT, monkeypatch, tmp_path, *ends_with(end))
+    with pods.Pods(manifest, tmp_path) as running:
+        assert not running.run(lambda: counter(workdir, "updates") > 3)
+        for label in ("variables", "monitor"):
+            drained, before = running.pod(label), counter(workdir, "updates")
+            drained.process.terminate()
+            assert drained.process.wait(60) == 143
+            assert not running.run(lambda before=before: counter(workdir, "updates") > before + 3), running.output()
+        end.touch()
+        assert running.run(lambda: False), running.output()
+        running.end()
+        starts = {pod.label: pod.starts for pod in running.pods}
+    assert running.restarts == 0, running.output()
+    assert starts == {"variables": 2, "monitor": 2, "learner": 1, "actor": 1}, running.output()
+
+
 def test_a_run_that_the_monitor_refuses_is_not_tried_for_ever(tmp_path, monkeypatch):
     manifest, workdir = rendered(LIGHT, monkeypatch, tmp_path, "--seed", "2")
     workdir.mkdir()

@@ -2,85 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import re
 import signal
-import subprocess
 import time
 
 import pytest
 
-from boonta.deploy import slurm, slurm_script
+from boonta.deploy import core, slurm, slurm_script
 from boonta.programs.experiments import plan
 from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers.slurm_commands import LIGHT, RUN, Cluster
 
 pytestmark = pytest.mark.once
 
 UNIT = pathlib.Path(__file__).parents[1] / "helpers" / "unit_program.py"
-LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
-
-SRUN = """#!/bin/bash
-printf %s "$PYTHONPATH" >"${0%/*}/path"
-# Runs the tasks one after the other, and prints where Slurm would run each.
-options=()
-while [[ $1 == --* ]]; do options+=("$1"); shift; done
-echo "srun ${options[*]}" >>"$CALLS"
-mapfile -t where <"$SLURM_HOSTFILE"
-for t in "${!where[@]}"; do echo "on ${where[t]}: $(SLURM_PROCID=$t "$@")" >>"$CALLS"; done
-if [ -n "$SLOW" ]; then
-    touch "$CALLS.running"
-    for ((i = 0; i < 600; i++)); do [ -e "$CALLS.cancelled" ] && break; sleep 0.1; done
-fi
-exit "$CODE"
-"""
-# It also dies with the code that a file says, once, when the program begins or is over.
-RUN = """#!/bin/bash
-for word in "$@"; do printf "[%s]" "$word"; done
-read -r code then < <(cat "${0%/*}/dies-$6" 2>/dev/null) && rm -f "${0%/*}/dies-$6"
-[ "$then" = begins ] && touch "$BOONTA_SERVERS"
-[ "$then" = ends ] && rm "$BOONTA_SERVERS"
-exit "${code:-0}"
-"""
-SCONTROL = """#!/bin/bash
-if [ "$2" = hostnames ]; then printf 'n1\\nn2\\n'; else echo "scontrol $*" >>"$CALLS"; fi
-"""
-SCANCEL = '#!/bin/bash\necho "scancel $*" >>"$CALLS"\ntouch "$CALLS.cancelled"\n'
-
-
-class Cluster:
-    """A folder of commands that stand for Slurm's, and for the repository."""
-
-    def __init__(self, folder: pathlib.Path):
-        self.folder, self.calls = folder, folder / "calls"
-        for name, text in {"srun": SRUN, "run": RUN, "scontrol": SCONTROL, "scancel": SCANCEL}.items():
-            (folder / name).write_text(text)
-            (folder / name).chmod(0o755)
-
-    def start(
-        self,
-        code: int = 0,
-        slow: bool = False,
-        flags=("--actors", "2"),
-        program=LIGHT,
-        task: str = "",
-        run: str = "./run",
-    ) -> subprocess.Popen:
-        job = slurm.Job(program, nodes=2, tasks_per_node=3, max_restarts=1, root=self.folder, run=run)
-        script = self.folder / "job.sbatch"
-        script.write_text(slurm.render(job, [*flags, "--workdir", str(self.folder / "a run")]))
-        own = {"CALLS": self.calls, "CODE": code, "SLURM_JOB_ID": 4711, "SLURM_JOB_NODELIST": "n[1-2]"}
-        own |= {"SLOW": "until it is cancelled"} if slow else {}
-        own |= {"SLURM_ARRAY_JOB_ID": 4711, "SLURM_ARRAY_TASK_ID": task} if task else {}
-        environment = {
-            **os.environ,
-            "PATH": f"{self.folder}:{os.environ['PATH']}",
-            **{k: str(v) for k, v in own.items()},
-        }
-        return subprocess.Popen(["bash", str(script)], env=environment)
-
-    def lines(self) -> list[str]:
-        return self.calls.read_text().splitlines()
 
 
 @pytest.fixture
@@ -131,6 +67,18 @@ def test_an_actor_that_dies_alone_starts_again_until_the_program_ends(
     assert calls.count(f"[--label][{label}]") == lives
     assert calls.count("[--reach-s][0][--][--actors][2]") == lives - 2 if lives > 1 else "[--reach-s]" not in calls
     assert (f"{label} 0 died with code {code}, and starts again" in calls) == (lives == 3)
+
+
+def test_an_actor_that_has_done_its_work_stays_until_the_program_is_over(cluster):
+    """Its end would begin the time that srun gives to the others, of which some save."""
+    (cluster.folder / "a run").mkdir()
+    (cluster.folder / "a run" / "servers.json").touch()
+    assert cluster.start().wait(30) == 0
+    step, *lines = cluster.lines()
+    over = lines.index("the program is over")
+    labels = [re.findall(r"\[--label]\[(\w+)]", "".join(part)) for part in (lines[:over], lines[over:])]
+    assert labels == [["monitor", "variables", "learner"], ["actor", "actor"]]
+    assert f" --wait={core.END_S:.0f} " in step
 
 
 def test_a_program_of_threads_runs_once_on_each_machine(cluster):
@@ -193,15 +141,28 @@ def test_bad_input_is_not_tried_again(cluster):
 
 @pytest.mark.parametrize(("number", "again"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
 def test_near_the_time_limit_all_are_told_and_the_job_goes_on_later_a_cancelled_one_ends(cluster, number, again):
-    process = cluster.start(code=143, slow=True)
-    deadline = time.monotonic() + 60
-    while not (cluster.folder / "calls.running").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    process = cluster.start(code=143, slow="cancelled")
+    await_step(cluster)
     process.send_signal(number)
     assert process.wait(60) == (0 if again else 143)
     assert "scancel --signal=TERM 4711" in cluster.lines()
     assert ("scontrol requeue 4711" in cluster.lines()) == again
+
+
+def await_step(cluster: Cluster) -> None:
+    deadline = time.monotonic() + 60
+    while not (cluster.folder / "calls.running").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_step_that_does_not_end_near_the_time_limit_does_not_keep_the_job_from_its_next_turn(cluster, monkeypatch):
+    monkeypatch.setattr(slurm_script, "SAVE_S", 0)
+    process = cluster.start(code=143, slow="requeued")
+    await_step(cluster)
+    process.send_signal(signal.SIGUSR1)
+    assert process.wait(50) == 0  # Without it the step takes a minute.
+    assert "scontrol requeue 4711" in cluster.lines()
 
 
 SWEEP = f"""

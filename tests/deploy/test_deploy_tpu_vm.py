@@ -10,9 +10,10 @@ import types
 
 import pytest
 
-from boonta.deploy import tpu_vm
+from boonta.deploy import core, tpu_vm
 from boonta.nodes import metrics
 from boonta.nodes.rpc import keys
+from boonta.nodes.watch.program_end import SAVING_S
 from boonta.programs.wiring.run import BadInput, newest_checkpoint
 from boonta.tests.helpers import ssh
 from boonta.tests.helpers.apart import Apart, free_ports
@@ -34,7 +35,7 @@ def usual_accelerator(monkeypatch):
 
 def test_the_learner_has_its_machine_for_itself_and_the_others_share_the_rest():
     machines = tpu_vm.Machines(LIGHT, "a,b,c", learner_host="b", root=pathlib.Path("/home/me/my boonta"))
-    found = tpu_vm.commands(machines, ["--actors", "3", "--process-env", "actor:X=a b"])
+    found = tpu_vm.prepare(machines, ["--actors", "3", "--process-env", "actor:X=a b"]).commands
     assert {name: command[-2] for name, command in found.items()} == {
         "monitor": "a", "variables": "c", "learner": "b", "actor/0": "a", "actor/1": "c", "actor/2": "a"
     }  # fmt: skip
@@ -46,22 +47,22 @@ def test_the_learner_has_its_machine_for_itself_and_the_others_share_the_rest():
 
 def test_the_machines_use_the_accelerator_that_is_asked_for_here(monkeypatch):
     monkeypatch.setenv("BOONTA_JAX", "tpu")
-    found = tpu_vm.commands(tpu_vm.Machines(LIGHT, "a"), [])
+    found = tpu_vm.prepare(tpu_vm.Machines(LIGHT, "a"), []).commands
     assert node_of(found["learner"])[3:9] == ["exec", "env", "BOONTA_CONNECTED=1", "BOONTA_JAX=tpu", "./run", "python"]
 
 
 def test_one_machine_has_them_all():
-    found = tpu_vm.commands(tpu_vm.Machines(LIGHT, "a"), [])
+    found = tpu_vm.prepare(tpu_vm.Machines(LIGHT, "a"), []).commands
     assert {command[-2] for command in found.values()} == {"a"}
 
 
 def test_a_program_of_threads_runs_whole_on_every_machine():
     unit = ROOT / "tests" / "helpers" / "unit_program.py"
-    found = tpu_vm.commands(tpu_vm.Machines(unit, "a,b"), ["--seed", "2"])
+    found = tpu_vm.prepare(tpu_vm.Machines(unit, "a,b"), ["--seed", "2"]).commands
     assert {name: command[-2] for name, command in found.items()} == {"unit/0": "a", "unit/1": "b"}
     places = ["--hosts.coordinator", "a:20000", "--hosts.number", "2", "--hosts.index", "1"]
     assert node_of(found["unit/1"])[6:] == ["./run", "python", "tests/helpers/unit_program.py", "--seed", "2", *places]
-    alone = tpu_vm.commands(tpu_vm.Machines(unit, "a"), [])
+    alone = tpu_vm.prepare(tpu_vm.Machines(unit, "a"), []).commands
     assert node_of(alone["unit/0"])[6:] == ["./run", "python", "tests/helpers/unit_program.py"]
 
 
@@ -75,7 +76,7 @@ def test_a_program_of_threads_runs_whole_on_every_machine():
 )
 def test_machines_that_are_none_are_refused(machines, message):
     with pytest.raises(BadInput, match=message):
-        tpu_vm.commands(tpu_vm.Machines(LIGHT, **machines), [])
+        tpu_vm.prepare(tpu_vm.Machines(LIGHT, **machines), [])
 
 
 @pytest.mark.cluster
@@ -83,13 +84,13 @@ def test_a_program_runs_over_connections_and_its_end_is_reported(tmp_path, monke
     ssh.stand_in(tmp_path, monkeypatch)
     machines = tpu_vm.Machines(LIGHT, "127.0.0.1,127.0.0.2", root=tmp_path, base_port=free_ports())
     flags = ["--workdir", str(tmp_path / "run folder"), "--stop.updates", "60"]
-    assert tpu_vm.run(tpu_vm.commands(machines, flags)) == 0
+    assert tpu_vm.run(tpu_vm.prepare(machines, flags)) == 0
     assert metrics.read(tmp_path / "run folder")[-1]["updates"] >= 60
 
 
 def connect(apart: Apart, machines: tpu_vm.Machines, *flags: str) -> None:
     key = keys.new()
-    for name, command in tpu_vm.commands(machines, flags).items():
+    for name, command in tpu_vm.prepare(machines, flags).commands.items():
         apart.processes[name] = tpu_vm._start(name, command, key)
 
 
@@ -101,30 +102,73 @@ def disconnected(apart: Apart) -> set[int]:
 
 
 class Hanging:
-    """A process that never ends by itself, and takes as long as it is waited for."""
+    """A process that never ends by itself."""
 
-    def __init__(self, clock: list[float]):
-        self._clock, self.told = clock, False
+    returncode = None
 
     def poll(self) -> None:
         """It runs."""
 
-    def wait(self, timeout: float) -> None:
-        self._clock[0] += timeout
-        raise subprocess.TimeoutExpired("node", timeout)
 
-    def terminate(self) -> None:
-        self.told = True
+@pytest.fixture
+def clock(monkeypatch):
+    """The time, in a list, which goes on only while the module sleeps."""
+    now = [100.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(tpu_vm, "time", types.SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    return now
 
 
-def test_all_nodes_that_hang_have_one_deadline_once_a_node_has_ended(monkeypatch):
-    clock = [100.0]
-    monkeypatch.setattr(tpu_vm, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
-    hanging = {f"actor/{i}": Hanging(clock) for i in range(6)}
-    with subprocess.Popen(["true"]) as ended:
-        ended.wait(DEADLINE_S)
-        tpu_vm._wait({**hanging, "learner": ended})
-    assert clock == [100.0 + tpu_vm.GRACE_S] and all(each.told for each in hanging.values())
+def ended(*command: str) -> subprocess.Popen:
+    process = subprocess.Popen(command)
+    process.wait(DEADLINE_S)
+    return process
+
+
+def test_all_nodes_that_hang_have_one_deadline_once_a_node_has_ended(clock):
+    hanging = {f"actor/{i}": Hanging() for i in range(6)}
+    left, codes = {**hanging, "learner": ended("true")}, []
+    tpu_vm._wait(left, list(hanging), codes)
+    assert clock == [100.0 + core.END_S] and left == hanging and codes == [0]
+
+
+def test_the_others_have_the_time_that_saves_may_take():
+    assert core.END_S > SAVING_S
+
+
+def test_an_actor_that_dies_is_named_at_once_and_the_run_goes_on_without_it(clock, capsys):
+    class Learner(Hanging):
+        """It ends long after the actor."""
+
+        def poll(self) -> int | None:
+            if clock[0] > 100.0 + 10 * core.END_S:
+                self.returncode = 0
+            elif clock[0] > 100.0:
+                seen.append(capsys.readouterr().err)
+            return self.returncode
+
+    seen: list[str] = []
+    left, codes = {"learner": Learner(), "actor/3": ended("sh", "-c", "exit 9")}, []
+    tpu_vm._wait(left, ["actor/3"], codes)
+    assert clock[0] > 100.0 + 10 * core.END_S and not left
+    assert seen[0] == "actor/3 ended with code 9\n" and codes == [0]
+
+
+@pytest.mark.parametrize(
+    ("code", "dispensable", "result"), [(9, ["actor/0"], 0), (9, [], 9), (2, ["actor/0"], 2), (0, ["actor/0"], 0)]
+)
+def test_the_run_fails_by_what_the_program_needs_and_by_bad_input(code, dispensable, result):
+    commands = {"learner": ["true"], "actor/0": ["sh", "-c", f"exit {code}"]}
+    assert tpu_vm.run(tpu_vm.Nodes(commands, dispensable)) == result
+
+
+def test_the_nodes_without_which_a_program_goes_on_are_known():
+    assert tpu_vm.prepare(tpu_vm.Machines(LIGHT, "a"), ["--actors", "2"]).dispensable == ["actor/0", "actor/1"]
+    unit = ROOT / "tests" / "helpers" / "unit_program.py"
+    assert tpu_vm.prepare(tpu_vm.Machines(unit, "a"), []).dispensable == []
 
 
 @pytest.mark.cluster
@@ -152,7 +196,8 @@ def test_a_unit_saves_at_the_end_of_its_connection(tmp_path, monkeypatch):
 
 def test_nodes_go_on_where_nobody_reads_what_they_print():
     script = (
-        "import sys\nfrom boonta.deploy import tpu_vm\nsys.exit(tpu_vm.run({'a': ['sh', '-c', 'seq 99999; exit 7']}))"
+        "import sys\nfrom boonta.deploy import tpu_vm\nNODES = {'a': ['sh', '-c', 'seq 99999; exit 7']}\n"
+        "sys.exit(tpu_vm.run(tpu_vm.Nodes(NODES)))"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     with process:

@@ -27,7 +27,7 @@ def test_slurm_and_ssh_start_each(tmp_path):
     flags = [*FLAGS, "--workdir", str(tmp_path)]
     script = slurm.render(slurm.Job(IMPALA, nodes=2), flags)
     assert "'variables 0' 'variables 1'" in script
-    commands = tpu_vm.commands(tpu_vm.Machines(IMPALA, "a,b,c"), flags)
+    commands = tpu_vm.prepare(tpu_vm.Machines(IMPALA, "a,b,c"), flags).commands
     assert {"variables/0", "variables/1"} < set(commands)
 
 

@@ -35,7 +35,8 @@ def free_ports(number: int = 8) -> int:
 class Apart:
     """A context manager that starts nodes, and kills those that still run at its end."""
 
-    def __init__(self, program: str, *flags: str, tunnel: bool = False):
+    def __init__(self, program: str, *flags: str, tunnel: bool = False, starts_again: bool = False):
+        self.starts_again = starts_again
         self.program, self.flags, self.port, self.tunnel = program, flags, free_ports(), tunnel
         self.processes: dict[str, subprocess.Popen] = {}
 
@@ -54,6 +55,7 @@ class Apart:
         where = ["--hosts", "127.0.0.1", "--base-port", str(self.port), "--reach-s", str(reach_s)]
         node = ["-m", "boonta.deploy.node", self.program, "--label", label, "--index", str(index), *where, "--key", key]
         node += ["--tunnel"] if self.tunnel else []
+        node += ["--starts-again"] if self.starts_again else []
         self.processes[f"{label}/{index}"] = process = subprocess.Popen(
             dependent.command(sys.executable, *node, "--", *self.flags, *flags),  # No node outlives a killed test.
             cwd=ROOT,

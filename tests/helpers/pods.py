@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class JobFailed(Exception):
-    """Raised when a job whose pods restart individually has used up its backoffLimit; the message names the job."""
+    """Raised when a job whose pods restart individually has failed, and the set with it; the message names the job."""
 
 
 class Pod:
@@ -40,6 +40,15 @@ class Pod:
                 word = word.replace(f"$({name})", value)
             words.append(word.replace("$$(", "$("))
         return [sys.executable, *words[1:]], variables
+
+    @property
+    def fails_job(self) -> bool:
+        """Whether the job's rules let it fail by the code with which the pod has ended."""
+        rules = self.job.get("podFailurePolicy", {"rules": []})["rules"]
+        codes = [
+            rule["onExitCodes"]["values"] for rule in rules if "onExitCodes" in rule and rule["action"] == "FailJob"
+        ]
+        return any(self.process.returncode in each for each in codes)
 
 
 class Pods:
@@ -106,7 +115,7 @@ class Pods:
             return
         for pod in failed:
             pod.retries += 1
-            if pod.retries > pod.job["backoffLimit"]:
+            if pod.retries > pod.job["backoffLimit"] or pod.fails_job:
                 raise JobFailed(pod.label)
             self._start(pod)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from boonta.envs.catch import Catch
@@ -19,6 +20,17 @@ from boonta.tests.helpers.nim import Nim, Take, agent, params
 @pytest.fixture
 def variables():
     return VariableServer("variables")
+
+
+def test_the_arena_of_a_program_that_is_started_again_draws_other_seeds(variables):
+    def seeds(past_starts: int) -> list[int]:
+        node = Arena("arena", agent(), Nim(5), variables, opponents={"taker": Take(1)}, episodes=4, seed=7)
+        node.past_starts = past_starts
+        node.start()
+        return node._rng.integers(2**31, size=3).tolist()
+
+    assert seeds(0) == np.random.default_rng(7).integers(2**31, size=3).tolist()
+    assert len({*seeds(0), *seeds(1), *seeds(2)}) == 9
 
 
 def arena(variables, opponents, **settings) -> Arena:

@@ -56,6 +56,15 @@ def test_a_node_that_no_launcher_started_again_learns_from_the_monitor_that_it_h
     assert (lives, other.past_lives) == ([0, 1, 2], 4)
 
 
+def test_only_a_node_that_is_started_apart_learns_how_often_the_program_was_started_before(tmp_path):
+    for i, (apart, starts) in enumerate([(True, 0), (False, 0), (True, 2)]):
+        monitor = Monitor("monitor", str(tmp_path), StopRule())
+        node = Counter("actor/0", monitor)
+        node.apart = apart
+        node.heartbeat()
+        assert (node.past_starts, node.past_lives) == (starts, 0), i
+
+
 def test_runs_until_the_monitor_says_stop_and_reports_everything():
     monitor = FakeMonitor(stop_after=60, enough=lambda report: report["counts"].get("steps", 0) > 20)
     node = Counter("counter", monitor)

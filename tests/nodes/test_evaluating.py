@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from unittest import mock
 
 import jax
 import pytest
 
+from boonta.envs.base import mixed_seed
+from boonta.nodes import evaluator
+from boonta.nodes.base import Stopped
 from boonta.nodes.evaluating import Evaluating
 from boonta.nodes.fused import stage
 from boonta.nodes.watch.evaluation import NONE, Evaluation, as_metrics
@@ -42,6 +46,23 @@ class Probe(Evaluating):
         self.rounds += 1
         self.reported = self.report()["metrics"]
         return {"eval_version": float(version)}
+
+
+def test_a_program_that_is_started_again_is_evaluated_with_other_seeds(monkeypatch):
+    """Its evaluator has no folder by which it would know."""
+
+    def seeds(past_starts: int) -> list[int]:
+        env = mock.Mock()
+        env.spec = ENV.spec
+        node = evaluator.Evaluator("evaluator", agent(), env, None, seed=7)
+        node.past_starts, node._evaluations = past_starts, 1  # The first one only compiles besides.
+        node._params, node._act = mock.Mock(snapshot=lambda: (0, None)), None
+        monkeypatch.setattr(evaluator, "Play", mock.Mock(side_effect=Stopped))
+        with pytest.raises(Stopped):
+            node.round()
+        return [call.args[1] for call in env.call_args_list]
+
+    assert seeds(0) == [mixed_seed(7, 1)] and len({*seeds(0), *seeds(1), *seeds(2)}) == 3
 
 
 @pytest.mark.parametrize("by", ["updates", "env_steps"])

@@ -51,6 +51,51 @@ def test_an_actor_that_leaves_ends_nothing_but_one_that_fails_does(tmp_path):
     assert monitor.status()["failure"] == "actor/1 failed while acting: ValueError: bad"
 
 
+def test_a_server_that_comes_back_may_leave_but_not_for_ever(tmp_path):
+    monitor = impatient(tmp_path)
+    monitor._start_s = 1e9
+    monitor.expect(["replay", "learner"], [], ["replay"])
+    monitor.beat(report("replay", serves=3))
+    monitor.report_end("replay", "")
+    monitor.round()
+    assert monitor.status()["reason"] == "" and set(monitor.status()["away"]) == {"replay"}
+    monitor.beat({**report("replay", serves=3), "life": "second"})
+    assert not monitor.status()["away"]
+    monitor.report_end("replay", "")
+    monitor._start_s = 0.0
+    monitor._roster.expect([], [], ["replay"])  # The learner, which has never come, is not what is meant here.
+    monitor.round()
+    assert "replay has left, and has not come back for " in monitor.status()["failure"]
+
+
+def test_an_actor_that_leaves_may_stay_away_also_where_a_platform_starts_it_again(tmp_path):
+    monitor = impatient(tmp_path)
+    monitor.expect(ACTORS, ACTORS, ACTORS)
+    monitor.beat(report("actor/0"))
+    monitor.report_end("actor/0", "")
+    monitor.round()
+    assert monitor.status()["reason"] == "" and "actor/0" in monitor.status()["away"]
+
+
+@pytest.mark.parametrize(("name", "returning"), [("replay", []), ("learner", ["replay"])])
+def test_the_end_of_a_node_that_does_not_come_back_is_the_programs(tmp_path, name, returning):
+    monitor = impatient(tmp_path)
+    monitor.expect(["replay", "learner"], [], returning)
+    monitor.beat(report(name))
+    monitor.report_end(name, "")
+    assert monitor.status()["failure"] == f"{name} ended before the program did"
+
+
+def test_a_server_that_ends_because_the_program_does_is_not_missed(tmp_path):
+    monitor = impatient(tmp_path)
+    monitor.expect([], [], ["replay"])
+    monitor.beat(report("replay", serves=3))
+    monitor.stop_program("enough")
+    monitor.report_end("replay", "")
+    monitor.round()
+    assert monitor.status()["failure"] == "" and monitor.status()["reason"] == "enough"
+
+
 @pytest.mark.parametrize("failure", ["", "actor/7 failed while acting: ValueError: bad"])
 def test_whatever_becomes_of_an_actor_that_has_joined_its_steps_count(tmp_path, failure):
     monitor = impatient(tmp_path)

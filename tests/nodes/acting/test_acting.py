@@ -73,16 +73,16 @@ def test_an_actors_first_act_is_compiling_and_no_other(agent, variables, monkeyp
     assert doing == ["compiling", *["acting"] * 3]
 
 
-def test_each_life_of_an_actor_has_seeds_of_its_own(agent, variables):
-    def seeds(past_lives: int) -> list[int]:
+def test_each_life_of_an_actor_has_seeds_of_its_own_and_so_has_each_start_of_the_program(agent, variables):
+    def seeds(past_lives: int, past_starts: int = 0) -> list[int]:
         env = mock.Mock(side_effect=Catch())
         node = Actor("actor/0", agent, env, variables, QueueTable(agent.tables[0]), num_envs=4, threads=2, seed=7)
-        node.past_lives = past_lives
+        node.past_lives, node.past_starts = past_lives, past_starts
         node.start()
         return [call.args[1] for call in env.call_args_list]
 
-    assert len({*seeds(0), *seeds(1), *seeds(2)}) == 6
-    assert seeds(1) == seeds(1)
+    assert len({*seeds(0), *seeds(1), *seeds(2), *seeds(0, 1), *seeds(0, 2), *seeds(1, 1)}) == 12
+    assert [seeds(0), seeds(1)] == [np.random.SeedSequence(of).generate_state(2).tolist() for of in (7, [7, 1])]
 
 
 def test_params_change_only_where_a_sequence_may_start(agent, variables):

@@ -149,6 +149,15 @@ def test_the_start_of_a_monitors_process_counts_once_each_time(start):
     assert 1_500.0 <= third.totals()["seconds"] < 2_000.0
 
 
+def test_each_monitor_of_a_folder_has_a_number_of_its_own(start):
+    """So that no two lives of a node have the same pair of numbers, whatever was started again."""
+    assert [beat(start(), "actor/0", life)["past_starts"] for life in ("first", "second")] == [0, 1]
+    back = start()  # The second one's nodes live on.
+    replies = [beat(back, "actor/0", "second", known=True), beat(back, "actor/1", "new")]
+    assert [reply["past_starts"] for reply in replies] == [2, 2] and not replies[0]["failure"]
+    assert start()._ledger.counters.starts == 3
+
+
 def test_a_node_that_was_answered_is_known_to_the_next_monitor_at_once(start):
     beat(start(), "actor/0")
     assert not beat(start(), "actor/0", known=True)["failure"]

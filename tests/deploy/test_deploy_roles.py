@@ -1,0 +1,54 @@
+"""Which programs become pods, and which are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+import pytest
+
+from boonta.deploy import jobset, roles
+from boonta.deploy.resources import Resources, ResourceTable
+from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.provenance import ROOT
+
+IMPALA = ROOT / "programs" / "impala.py"
+LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
+TABLE = ResourceTable("registry.example.com/boonta:1")
+
+
+@pytest.mark.parametrize(
+    ("flags", "table", "message"),
+    [
+        (["--workdir", "x"], TABLE, "--workdir is the pods' own"),
+        (["--workdir=x"], TABLE, "--workdir is the pods' own"),
+        ([], ResourceTable("i", groups={"actors": Resources()}), r"groups \['actors'\] of the resource table"),
+        ([], ResourceTable("i", name="n" * 50), "over 63 letters"),
+        ([], ResourceTable("i", groups={"replay": Resources()}), "groups.replay: volume is empty"),
+    ],
+)
+def test_programs_that_do_not_fit_are_refused(flags, table, message):
+    with pytest.raises(BadInput, match=message):
+        jobset.prepare(IMPALA, ["catch", *flags], table)
+
+
+@pytest.mark.parametrize("label", ["fast_actor", "Fast", "2nd", "fast-"])
+def test_a_group_whose_label_can_name_no_pods_is_refused(monkeypatch, label):
+    built = roles.build(LIGHT, [])
+    groups = [
+        dataclasses.replace(each, label=label) if each.label == "actor" else each for each in built.program.groups
+    ]
+    named = built._replace(
+        program=dataclasses.replace(built.program, groups=tuple(groups)),
+        environment={**built.environment, label: built.environment["actor"]},
+    )
+    monkeypatch.setattr(roles, "build", lambda file, flags: named)
+    with pytest.raises(BadInput, match=f"group '{label}' can't name pods: give it a label of lower-case letters"):
+        jobset.prepare(LIGHT, [], ResourceTable("image"))
+
+
+def test_a_program_file_outside_the_image_is_refused(tmp_path):
+    other = tmp_path / "light_program.py"
+    other.write_text(LIGHT.read_text())
+    with pytest.raises(BadInput, match="whose files the image has"):
+        jobset.prepare(other, [], TABLE)
