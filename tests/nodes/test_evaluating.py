@@ -55,7 +55,7 @@ def test_a_program_that_is_started_again_is_evaluated_with_other_seeds(monkeypat
         env = mock.Mock()
         env.spec = ENV.spec
         node = evaluator.Evaluator("evaluator", agent(), env, None, seed=7)
-        node.past_starts, node._evaluations = past_starts, 1  # The first one only compiles besides.
+        node.past_starts, node._made = past_starts, 1  # The first one only compiles besides.
         node._params, node._act = mock.Mock(snapshot=lambda: (0, None)), None
         monkeypatch.setattr(evaluator, "Play", mock.Mock(side_effect=Stopped))
         with pytest.raises(Stopped):
