@@ -50,7 +50,9 @@ METRICS = (
     ),
     Metric("learning_rate/<optimiser>", "The same for one of several optimisers.", healthy="by its schedule"),
     Metric(
-        "importance_exponent", "Exponent of the weights that make up for prioritised drawing.", healthy="rises to 1"
+        "importance_exponent",
+        "Exponent of the weights that make up for prioritised drawing.",
+        healthy="by its schedule",
     ),
     Metric("value", "Mean of the predicted values of a batch.", "discounted return", "near the returns that are seen"),
     Metric(

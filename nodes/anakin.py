@@ -1,7 +1,6 @@
 """Anakin: one node that acts, learns and evaluates in compiled programs; the host only dispatches and logs.
 
-See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), "Online Learning
-with Anakin".
+See "Podracer architectures" (https://arxiv.org/abs/2104.06272), "Online Learning with Anakin".
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import numpy as np
 
 from boonta.agents.base import Agent
 from boonta.agents.metrics import expanded
+from boonta.envs.jax.base import JaxEnv
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
@@ -35,6 +35,7 @@ from boonta.nodes.snapshots.store import KEEP, MEMBERS, Retention
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.watch.calls import polled
 from boonta.nodes.watch.evaluation import Evaluation
+from boonta.nodes.watch.reporter import MonitorHandle
 from boonta.nodes.watch.reuse import reused
 from boonta.nodes.watch.stopping import StopRule
 from boonta.nodes.watch.stopwatch import start_seconds
@@ -55,7 +56,7 @@ class Anakin(Node):
     Args:
       name: name of this node.
       agent: an agent with one queue, or with replay tables, which the program keeps on the device.
-      env: a `JaxEnv`.
+      env: the environment of a slot.
       monitor: handle of the monitor.
       folder: folder of the checkpoints; the newest one found there is resumed. If it was written by another way to run
         the program, or with environments or a table of other shapes, these start afresh.
@@ -85,8 +86,8 @@ class Anakin(Node):
         self,
         name: str,
         agent: Agent,
-        env: Any,
-        monitor: Any = None,
+        env: JaxEnv,
+        monitor: MonitorHandle | None = None,
         *,
         folder: str,
         start_from: str | None = None,

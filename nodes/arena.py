@@ -14,6 +14,7 @@ from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
 from boonta.nodes.watch.evaluation import MAX_MOVES, as_metrics
 from boonta.nodes.watch.means import standard_error
+from boonta.nodes.watch.reporter import MonitorHandle
 
 
 class Arena(Evaluating):
@@ -43,7 +44,7 @@ class Arena(Evaluating):
         agent: Agent,
         env: Env,
         variables: Any,
-        monitor: Any = None,
+        monitor: MonitorHandle | None = None,
         *,
         opponents: Mapping[str, Player],
         earlier: int = 2,

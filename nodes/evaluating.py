@@ -19,6 +19,7 @@ from boonta.nodes.variables import open_params
 from boonta.nodes.watch.calls import answered
 from boonta.nodes.watch.evaluation import By, Evaluation
 from boonta.nodes.watch.means import mean
+from boonta.nodes.watch.reporter import MonitorHandle
 from boonta.nodes.watch.stopwatch import Stopwatch
 
 LOOK_S = 0.2  # Time between two looks at the program's counters.
@@ -51,7 +52,7 @@ class Evaluating(Periodic):
         agent: Agent,
         env: Env,
         variables: Any,
-        monitor: Any = None,
+        monitor: MonitorHandle | None = None,
         *,
         seed: int = 0,
         episodes: int = Evaluation.episodes,

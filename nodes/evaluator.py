@@ -13,6 +13,7 @@ from boonta.nodes.acting.local import Play
 from boonta.nodes.evaluating import Evaluating, play_out
 from boonta.nodes.watch.evaluation import as_metrics
 from boonta.nodes.watch.means import standard_error
+from boonta.nodes.watch.reporter import MonitorHandle
 
 
 class Evaluator(Evaluating):
@@ -36,7 +37,7 @@ class Evaluator(Evaluating):
         agent: Agent,
         env: Env,
         variables: Any,
-        monitor: Any = None,
+        monitor: MonitorHandle | None = None,
         **settings: Any,
     ):
         super().__init__(name, agent, env, variables, monitor, **settings)

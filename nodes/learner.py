@@ -27,6 +27,7 @@ from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.tables.freshness import in_turns, require_every_published
+from boonta.nodes.watch.reporter import MonitorHandle
 from boonta.nodes.watch.reuse import reused
 from boonta.nodes.watch.stopwatch import CONNECTING, start_seconds
 
@@ -77,7 +78,7 @@ class Learner(Node):
         spec: EnvSpec,
         replay: Any,
         variables: Any,
-        monitor: Any = None,
+        monitor: MonitorHandle | None = None,
         *,
         folder: str,
         beside: str = "",

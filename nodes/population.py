@@ -11,6 +11,7 @@ import jax
 
 from boonta.agents.base import Agent, MakeAgent, Nest
 from boonta.agents.config import replaced
+from boonta.envs.jax.base import JaxEnv
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.fused.learners import FusedLearner, Setup
 from boonta.nodes.fused.population import population
@@ -51,7 +52,7 @@ class Population(Anakin):
         self,
         name: str,
         agent: Agent,
-        env: Any,
+        env: JaxEnv,
         monitor: MonitorHandle | None = None,
         *,
         make: MakeAgent,

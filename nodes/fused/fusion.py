@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents.base import Agent, Batch, Nest, Steps, Table
+from boonta.envs.jax.base import JaxEnv
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.fused import stage
@@ -84,7 +85,7 @@ class Fusion(NamedTuple):
 
 def fuse(
     agent: Agent,
-    env: Any,
+    env: JaxEnv,
     num_envs: int,
     *,
     num_replayed: int = NUM_ENVS,
@@ -105,7 +106,7 @@ def fuse(
 
     Args:
       agent: an agent with one queue, or with replay tables.
-      env: a `JaxEnv`.
+      env: the environment of a slot.
       num_envs: B, the number of slots.
       num_replayed: most sequences that are replayed at once, see `make_schedule`.
       devices: devices over which sequences that are renewed must divide.
@@ -164,7 +165,9 @@ def _make_learn(agent: Agent, constrain: Callable[[Batch], Batch]) -> Learn:
     return learn
 
 
-def _queue(agent: Agent, env: Any, table: Table, updates: int, learn: Learn, in_turn: InTurn) -> tuple[int, Any, Any]:
+def _queue(
+    agent: Agent, env: JaxEnv, table: Table, updates: int, learn: Learn, in_turn: InTurn
+) -> tuple[int, Any, Any]:
     """The number of rows that fill the queue first, and the functions `fill` and `round` of a program with a queue."""
     overlap = contract.overlap(table)
 
@@ -192,7 +195,7 @@ def _queue(agent: Agent, env: Any, table: Table, updates: int, learn: Learn, in_
 
 def _replay(
     agent: Agent,
-    env: Any,
+    env: JaxEnv,
     num_envs: int,
     schedule: Schedule,
     constrain: Callable[[Batch], Batch],
@@ -253,7 +256,7 @@ def _replay(
     return first * schedule.period, fill, round
 
 
-def _act(agent: Agent, env: Any, state: State, rows: int) -> tuple[State, stage.Episodes]:
+def _act(agent: Agent, env: JaxEnv, state: State, rows: int) -> tuple[State, stage.Episodes]:
     """Plays `rows` steps with the newest params, and appends them to those kept."""
     params = agent.update.params(state.learner)
     begun, steps, episodes = stage.act(env, agent.policy, params, state.updates, state.stage, rows)

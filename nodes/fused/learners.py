@@ -12,6 +12,7 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, Batch, Nest, Slots
+from boonta.envs.jax.base import JaxEnv
 from boonta.envs.jax.purity import check_pure, where
 from boonta.nodes.acting.local import evaluated_policy, step_shapes
 from boonta.nodes.acting.outputs import OutputError, shown
@@ -34,7 +35,7 @@ class Setup(NamedTuple):
     Attributes:
       name: the node's name, for messages.
       agent: an agent with one queue, or with replay tables.
-      env: a `JaxEnv`.
+      env: the environment of a slot.
       num_envs: B, environment slots of each learner.
       devices: how many of this process's devices to use; None takes all.
       seed: seed of the params, the environments, and all randomness.
@@ -44,7 +45,7 @@ class Setup(NamedTuple):
 
     name: str
     agent: Agent
-    env: Any
+    env: JaxEnv
     num_envs: int
     devices: int | None = None
     seed: int = 0
@@ -240,12 +241,12 @@ def batch_by_slot(mesh: Mesh) -> Callable[[Batch], Batch]:
     return constrain
 
 
-def check_fits(agent: Agent, env: Any) -> None:
+def check_fits(agent: Agent, env: JaxEnv) -> None:
     """Traces the agent's policy on the environment's observations.
 
     Args:
       agent: an agent, which doesn't keep the spec that it was made for.
-      env: a `JaxEnv`.
+      env: the environment of a slot.
 
     Raises:
       ValueError: the policy can't take the observations, its actions are not the environment's, or its step returns

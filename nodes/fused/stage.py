@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ import tree
 
 from boonta.agents.base import Nest, Policy, Slots, Steps
 from boonta.envs.base import FIRST, LAST, TimeStep
-from boonta.envs.jax.base import metrics_of
+from boonta.envs.jax.base import JaxEnv, metrics_of
 from boonta.nodes.acting.outputs import checked_step
 from boonta.nodes.watch.evaluation import as_metrics
 
@@ -62,7 +62,7 @@ class Played(NamedTuple):
     metrics: Mapping[str, jax.Array]  # float32 [E], its other numbers by name; 0 where it was cut.
 
 
-def begin(env: Any, policy: Policy, num_envs: int, key: jax.Array) -> Stage:
+def begin(env: JaxEnv, policy: Policy, num_envs: int, key: jax.Array) -> Stage:
     """Starts `num_envs` slots, each with a stream of its own, whatever the number of devices."""
     key, env_key = jax.random.split(key)
     state, timestep = jax.vmap(env.init)(jax.random.split(env_key, num_envs))
@@ -71,7 +71,7 @@ def begin(env: Any, policy: Policy, num_envs: int, key: jax.Array) -> Stage:
 
 
 def act(
-    env: Any, policy: Policy, params: Nest, version: jax.Array, stage: Stage, rows: int
+    env: JaxEnv, policy: Policy, params: Nest, version: jax.Array, stage: Stage, rows: int
 ) -> tuple[Stage, Steps, Episodes]:
     """Plays `rows` steps in every slot.
 
@@ -80,7 +80,7 @@ def act(
     five of its gradients took 1,430 ms in a loop and 153 ms without (jax 0.6.2, two busy cores).
 
     Args:
-      env: a `JaxEnv`.
+      env: the environment of a slot.
       policy: acts with `params`.
       params: the policy's params.
       version: int32 [], the version of the params.
@@ -137,7 +137,7 @@ def play_back(policy: Policy, params: Nest, version: jax.Array, steps: Steps, ke
 
 
 def play(
-    env: Any, policy: Policy, params: Nest, episodes: int, most_steps: int, key: jax.Array
+    env: JaxEnv, policy: Policy, params: Nest, episodes: int, most_steps: int, key: jax.Array
 ) -> dict[str, jax.Array]:
     """Plays one episode in each of `episodes` slots, as `play_out` does.
 
@@ -152,11 +152,11 @@ def play(
     return as_metrics(mean=jnp.mean(returns), error=error, least=jnp.min(returns), cut=cut, episodes=means)
 
 
-def play_out(env: Any, policy: Policy, params: Nest, episodes: int, most_steps: int, key: jax.Array) -> Played:
+def play_out(env: JaxEnv, policy: Policy, params: Nest, episodes: int, most_steps: int, key: jax.Array) -> Played:
     """Plays one episode in each of `episodes` slots.
 
     Args:
-      env: a `JaxEnv`, for one player.
+      env: an environment for one player.
       policy: plays with `params`.
       params: the policy's params.
       episodes: number of slots; each plays its first episode, so that long ones count as much as short ones.
@@ -187,7 +187,7 @@ def play_out(env: Any, policy: Policy, params: Nest, episodes: int, most_steps: 
     return jax.lax.while_loop(unfinished, one, start).played
 
 
-def _move(env: Any, policy: Policy, params: Nest, stage: Stage) -> tuple[Stage, jax.Array, Nest]:
+def _move(env: JaxEnv, policy: Policy, params: Nest, stage: Stage) -> tuple[Stage, jax.Array, Nest]:
     """Plays one step in every slot; returns the stage, the actions [B] and the policy's extras."""
     key, act_key = jax.random.split(stage.key)
     action, extras, memory = checked_step(policy, params, act_key, stage.timestep, stage.policy)
@@ -195,7 +195,7 @@ def _move(env: Any, policy: Policy, params: Nest, stage: Stage) -> tuple[Stage, 
     return stage._replace(env=state, timestep=timestep, policy=memory, key=key), action, extras
 
 
-def _account(env: Any, stage: Stage, shown: TimeStep) -> tuple[Stage, Episodes]:
+def _account(env: JaxEnv, stage: Stage, shown: TimeStep) -> tuple[Stage, Episodes]:
     """Adds a step to its slots' episodes; returns the stage and the episodes that ended, leaves [B]."""
     first, last = stage.timestep.step_type == FIRST, stage.timestep.step_type == LAST
     reward = stage.timestep.reward

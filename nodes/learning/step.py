@@ -113,14 +113,17 @@ def policy_lag(updates: Any, version: jax.Array) -> dict[str, jax.Array]:
 
 
 def require_finite(metrics: dict[str, Any], updates: int) -> None:
-    """Refuses to go on from a loss that isn't finite.
+    """Refuses to go on from an update that isn't finite, before its params are published or saved.
+
+    A loss is that of the params before the update. Where its gradient alone isn't finite, the params after it aren't.
 
     Raises:
-      FloatingPointError: the loss isn't finite; the message contains it and the number of updates.
+      FloatingPointError: the loss or the params' change isn't finite; the message has it and the number of updates.
     """
-    loss = metrics.get("loss", 0.0)
-    if not np.isfinite(loss):
-        raise FloatingPointError(
-            f"the loss is {float(loss)} after {updates:,} updates; the newest checkpoint is from before: lower the "
-            "learning rate, or look for what the environment shows or rewards that isn't finite"
-        )
+    changes = {name: value for name, value in metrics.items() if name.partition("/")[0] == "update_norm"}
+    for name, value in {"loss": metrics.get("loss", 0.0), **changes}.items():
+        if not np.isfinite(value):
+            raise FloatingPointError(
+                f"the {name} is {float(value)} after {updates:,} updates; the newest checkpoint is from before: lower "
+                "the learning rate, or look for what the environment shows or rewards that isn't finite"
+            )

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pydantic
 
-from boonta.agents.base import Slots
 from boonta.nodes.rpc.wire import UNIX
 from boonta.nodes.snapshots import files, schema
 from boonta.nodes.tables.freshness import bounded
@@ -113,10 +112,9 @@ def with_joined(program: Program, label: str, index: int) -> Program:
         raise BadInput(f"index {index} is too large: at most {MOST:,d} nodes can join the {group.number} of {label!r}")
     settings = dict(group.settings)
     if "slots" in parameters(group.node):
-        own = slots_of(program, group, 0)
+        settings["slots"] = own = slots_of(program, group, index)
         if "num_envs" in parameters(group.node):
             settings["num_envs"] = own.size
-        settings["slots"] = Slots(own.size, (own.total or 0) + (index - group.number) * own.size, own.total)
     larger = dataclasses.replace(group, number=index + 1, settings=settings)
     groups = [larger if each.label == label else each for each in program.groups]
     return dataclasses.replace(program, groups=groups)

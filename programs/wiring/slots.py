@@ -27,11 +27,18 @@ def num_envs_of(program: Program, group: Group, actors: int) -> int:
 
 
 def slots_of(program: Program, group: Group, i: int) -> Slots:
-    """The environment slots of a group's actor, among those of all the program's actors."""
+    """The environment slots of a group's actor, among those of all the program's actors.
+
+    Those of an actor that has joined, beyond the group's number, come after all that the program names. Groups take
+    turns there, as if one of each had joined, so that no two actors have the same.
+    """
     actors = [each for each in program.groups if each.node.role == "actor"]
     count = sum(each.number for each in actors)
     sizes = [num_envs_of(program, each, count) for each in actors]
-    number = [each.label for each in actors].index(group.label)
-    before = sum(size * each.number for size, each in zip(sizes[:number], actors))
+    place = [each.label for each in actors].index(group.label)
     total = sum(size * each.number for size, each in zip(sizes, actors))
-    return Slots(sizes[number], before + i * sizes[number], total)
+    if i < group.number:
+        first = sum(size * each.number for size, each in zip(sizes[:place], actors)) + i * sizes[place]
+    else:
+        first = total + (i - group.number) * sum(sizes) + sum(sizes[:place])
+    return Slots(sizes[place], first, total)

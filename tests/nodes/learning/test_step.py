@@ -20,6 +20,13 @@ def test_policy_lag_is_exact_after_days_of_updates():
     assert lag == {"policy_lag": 1.5, "policy_lag_max": 3.0}
 
 
+@pytest.mark.parametrize("name", ["update_norm", "update_norm/critics"])
+def test_a_change_of_the_params_that_is_not_finite_is_refused_though_the_loss_is(name):
+    require_finite({"loss": 1.0, name: 0.0}, 7)
+    with pytest.raises(FloatingPointError, match=f"the {name} is nan after 7 updates"):
+        require_finite({"loss": 1.0, name: np.nan}, 7)
+
+
 @pytest.mark.parametrize("loss", [np.nan, np.inf])
 def test_a_loss_that_is_not_finite_is_refused_with_the_number_of_updates(loss):
     require_finite({"loss": 1.0}, 1234)

@@ -38,7 +38,7 @@ def test_who_joins_is_numbered_on_has_a_seed_of_its_own_and_slots_beyond_those_o
     own = [arguments(program, label, i) for label, number in (("actor", 2), ("explorer", 3)) for i in range(number)]
     joined = [arguments(with_joined(program, "actor", i), "actor", i) for i in (2, 3)]
     joined.append(arguments(with_joined(program, "explorer", 4), "explorer", 4))
-    assert [each["slots"] for each in joined] == [Slots(8, 28, 28), Slots(8, 36, 28), Slots(4, 32, 28)]
+    assert [each["slots"] for each in joined] == [Slots(8, 28, 28), Slots(8, 40, 28), Slots(4, 48, 28)]
     assert [each["num_envs"] for each in joined] == [8, 8, 4]
     assert [each["name"] for each in joined] == ["actor/2", "actor/3", "explorer/4"]
     for label, taken in (("actor", own[:2]), ("explorer", own[2:])):
