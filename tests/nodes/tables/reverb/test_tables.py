@@ -66,7 +66,8 @@ class Serve:
     def dataset(self):
         from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
-        self.opened.append(ReverbDataset([self.client], [self.table], one_device(), SIGNATURE))
+        wait_for = self.node.wait_for
+        self.opened.append(ReverbDataset([self.client], [self.table], one_device(), SIGNATURE, wait_for))
         return self.opened[-1]
 
     def write(self, sequences: int, node: Node | None = None) -> None:
