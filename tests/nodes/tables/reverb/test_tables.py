@@ -208,6 +208,7 @@ def test_an_append_that_the_limiter_has_no_room_for_goes_in_as_batches_are_drawn
     [
         ({"size": 50}, "size of 'trajectories' was 100, is 50"),
         ({"samples_per_insert": 2.0}, "samples_per_insert of 'trajectories' was 1.0, is 2.0"),
+        ({"period": 3}, "period of 'trajectories' was 1, is 3"),
         ({"sampler": "rank"}, "sampler of 'trajectories' was uniform: true"),
         ({"length": 7}, r"steps of 'trajectories' was 6 x observation:float32\[10, 5\] .*, is 7 x observation:float32"),
     ],
