@@ -137,7 +137,8 @@ def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
     signature, node = step_shapes(agent, env.spec), Node("benchmark")
     with served([table], signature) as (port, server), contextlib.ExitStack() as ends:
         client = Client(f"localhost:{port}")
-        dataset = ReverbDataset([client], [table], batch_sharding(make_mesh(1, table.batch_size)), signature)
+        sharding = batch_sharding(make_mesh(1, table.batch_size))
+        dataset = ReverbDataset([client], [table], sharding, signature, node.wait_for)
         ends.callback(dataset.close)
         ends.enter_context(written(client, agent, env, size, node))
 

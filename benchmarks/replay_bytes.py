@@ -127,7 +127,8 @@ def measure(agent: Agent, spec: EnvSpec, shown: list[Any], options: Options) -> 
         resident = process.memory_info().rss - before
         client = Client(f"localhost:{port}")
         saved = sum(file.stat().st_size for file in pathlib.Path(client.checkpoint()).rglob("*") if file.is_file())
-        dataset = ReverbDataset([client], [table], batch_sharding(make_mesh(1, table.batch_size)), like)
+        sharding = batch_sharding(make_mesh(1, table.batch_size))
+        dataset = ReverbDataset([client], [table], sharding, like, node.wait_for)
 
         def draw() -> float:
             node.wait_for("a batch", dataset.next)

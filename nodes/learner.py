@@ -149,7 +149,7 @@ class Learner(Node):
         self._finished = self._background.submit(self._finish, self._updates, first)
         self.settle()
         with self.stopwatch(f"{CONNECTING} to the tables"):
-            self._dataset = self._replay.open_dataset(self._tables, over_batch, self._updates)
+            self._dataset = self._replay.open_dataset(self._tables, over_batch, self.wait_for, self._updates)
         self._drawn: list[tuple[Batch, Drawn]] = []  # Batches of the next step.
         self._newest: tuple[Batch, Drawn] | None = None  # The batch that was drawn last.
         self.on_close(self._dataset.close)

@@ -20,8 +20,6 @@ from boonta.nodes.tables.freshness import bounded
 from boonta.nodes.watch.calls import answered
 from boonta.nodes.watch.means import EPISODE
 
-ANSWER_DEADLINE_S = 300.0  # This is long because an inference node compiles before its first answers.
-
 
 class Acted(NamedTuple):
     """A policy's output for a time step of B slots.
@@ -146,7 +144,7 @@ class RemoteAct:
     """
 
     def __init__(self, node: Node, remote: Remote, group: int, slots: Slots, seed: int):
-        self._wait_for = functools.partial(node.wait_for, "inference", deadline_s=ANSWER_DEADLINE_S)
+        self._wait_for = functools.partial(node.wait_for, "inference")
         self._inference = remote.inference
         self._name = f"{node.name}/{group}"
         self._slots = slots
@@ -161,7 +159,7 @@ class RemoteAct:
         with another seed: the actions are not to be those of its first steps.
 
         Raises:
-          TimeoutError: it has not answered within `ANSWER_DEADLINE_S`.
+          TimeoutError: it has not answered within the deadline of `Node.wait_for`.
           ValueError, or `nodes.rpc.errors.Failed`: the time step doesn't match the environment's spec.
         """
         leaves = tree.flatten(timestep)

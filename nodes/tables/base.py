@@ -141,12 +141,13 @@ class Store(Protocol):
         """
         ...
 
-    def open_dataset(self, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> Dataset:
+    def open_dataset(self, tables: Sequence[Table], sharding: Batch, wait_for: WaitFor, updates: int = 0) -> Dataset:
         """The learner's batches.
 
         Args:
           tables: as `nodes.tables.contract.learned_from` gives them.
           sharding: a `Batch` of shardings for the leaves.
+          wait_for: the `wait_for` of the node that reads; a store that is still starting is waited for in it.
           updates: updates before the one that gets the first batch; each gets one.
         """
         ...

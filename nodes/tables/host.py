@@ -69,7 +69,9 @@ class HostStore:
             )
         return HostWriter([self._tables[table.name] for table in tables], wait_for, group)
 
-    def open_dataset(self, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> MixedDataset:
+    def open_dataset(
+        self, tables: Sequence[Table], sharding: Batch, wait_for: WaitFor, updates: int = 0
+    ) -> MixedDataset:
         """The learner's batches; see `nodes.tables.base.Store`. Their size is that of the store's own tables."""
         own = [self._tables[table.name] for table in tables]
         return MixedDataset([each.table for each in own], own, sharding)

@@ -88,7 +88,9 @@ class QueueTable:
         """A group's writer; see `nodes.tables.base.Store`."""
         return QueueWriter(self, num_envs, wait_for, group)
 
-    def open_dataset(self, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> QueueDataset:
+    def open_dataset(
+        self, tables: Sequence[Table], sharding: Batch, wait_for: WaitFor, updates: int = 0
+    ) -> QueueDataset:
         """The learner's batches; see `nodes.tables.base.Store`."""
         return QueueDataset(self, sharding, updates)
 

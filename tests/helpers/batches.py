@@ -26,7 +26,7 @@ class Batches:
     waits_for = "trajectories"
     there = 20  # Batches that are ready.
 
-    def __init__(self, tables, sharding, updates=0):
+    def __init__(self, tables, sharding, wait_for, updates=0):
         self._size = tables[0].batch_size
         self._sharding = sharding
         self._seeds = iter(range(20))

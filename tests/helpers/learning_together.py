@@ -70,7 +70,7 @@ class Parts:
 def main(name: str, updates: int, folder: pathlib.Path, hosts: Hosts) -> None:
     module = importlib.import_module(f"boonta.agents.{name}")
     agent = module.make(module.CATCH, Catch().spec)
-    store = BatchStore(lambda tables, sharding, updates: Parts(agent, hosts, sharding))
+    store = BatchStore(lambda tables, sharding, *_: Parts(agent, hosts, sharding))
     agreement = SeveralLearners(hosts) if hosts.number > 1 else None
     variables = VariableServer("variables") if hosts.first else None
     learner = Learner(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import pathlib
 import time
 
 import numpy as np
@@ -11,9 +13,11 @@ import pytest
 from boonta.agents.base import Agent
 from boonta.envs.catch import Catch
 from boonta.nodes.base import Node
+from boonta.nodes.snapshots import files, store
 from boonta.nodes.snapshots.store import SnapshotFolder, numbers
 from boonta.nodes.tables.contract import PRIORITY_FLOOR
 from boonta.tests.helpers import tiny
+from boonta.tests.helpers.damage import flip
 from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
 
 pytestmark = pytest.mark.cluster
@@ -106,7 +110,7 @@ def test_groups_are_dealt_to_the_servers_in_turn(servers):
 def test_batches_come_from_both_alike_and_priorities_reach_the_right_one(servers):
     for group in range(SHARDS):
         write(servers.store(), group, 3, start=1000 * group)
-    dataset = servers.store().open_dataset([TABLE], one_device())
+    dataset = servers.store().open_dataset([TABLE], one_device(), Node("learner").wait_for)
     servers.opened.append(dataset)
     known: dict[int, float] = {}
     for number in range(1, 6):
@@ -161,3 +165,27 @@ def test_a_server_without_a_snapshot_says_so_where_the_learner_goes_on(servers, 
     assert servers.nodes[1].warnings == [
         "the tables start empty, though the learner goes on from update 10: none were saved here"
     ]
+
+
+def test_large_tables_are_read_once_by_their_own_server_which_finds_damage_in_them(servers, tmp_path, monkeypatch):
+    for sequences, number in enumerate((10, 20), 1):
+        for group, node in enumerate(servers.nodes):
+            write(servers.store(), group, 1)
+            node._save(number)
+        with SnapshotFolder(tmp_path / "checkpoints", "checkpoint").writing(number, "replay") as new:
+            new.mkdir()
+            (new / "params").write_text(str(number))
+        assert servers.sizes == [sequences, sequences]
+    monkeypatch.setattr(store, "SMALL", 4)
+    read: collections.Counter[pathlib.Path] = collections.Counter()
+    digest = files.sha256
+    monkeypatch.setattr(files, "sha256", lambda path: read.update([path]) or digest(path))
+    assert servers.start().sizes == [2, 2] and not any(node.warnings for node in servers.nodes)
+    tables = {path: times for path, times in read.items() if servers.folder in path.parents}
+    assert {path.parts[-3:-1] for path in tables} == {("0_of_2", "20"), ("1_of_2", "20")}
+    assert set(tables.values()) == {1}
+    flip(servers.folder / "0_of_2" / "20" / "tables.tfrecord")
+    assert servers.start().sizes == [1, 2]
+    warnings = [" ".join(node.warnings) for node in servers.nodes]
+    assert "0_of_2/20: tables.tfrecord is altered" in warnings[0] and not warnings[1]
+    assert "the tables are those of update 10, since none that are sound are of 20" in warnings[0]

@@ -101,6 +101,16 @@ class Client:
         infos = map(load().TableInfo.FromString, strings)
         return {info.name: info for info in infos}
 
+    def poll_info(self, timeout_s: float) -> dict[str, Any] | None:
+        """As `server_info`; None if the server hasn't answered within `timeout_s`.
+
+        It listens only once it has loaded its tables, and behind a tunnel a connection may end at any time until then.
+        """
+        try:
+            return self.server_info(timeout_s)
+        except RuntimeError:
+            return None
+
     def checkpoint(self) -> str:
         """Has the server save all tables; the path of the checkpoint."""
         return self._client.Checkpoint()

@@ -14,11 +14,11 @@ import numpy as np
 from boonta.agents.base import Batch, Steps, Table
 from boonta.agents.tables import sequence_counts
 from boonta.nodes.tables import contract
-from boonta.nodes.tables.base import Drawn
+from boonta.nodes.tables.base import Drawn, WaitFor
 from boonta.nodes.tables.freshness import POLL_S
 from boonta.nodes.tables.mixing import PATIENCE_S, START_PATIENCE_S, MixedDataset
 from boonta.nodes.tables.reverb.client import Client
-from boonta.nodes.tables.reverb.streams import CONNECT_DEADLINE_S, open_stream
+from boonta.nodes.tables.reverb.streams import open_stream
 
 
 class ReverbDataset:
@@ -32,6 +32,7 @@ class ReverbDataset:
       tables: the tables to draw from, as `nodes.tables.contract.learned_from` gives them.
       sharding: a `Batch` of shardings for the leaves.
       signature: one raw step in the agent's own classes, as `nodes.acting.local.step_shapes` gives it.
+      wait_for: the `wait_for` of the node that reads; the one replay server is waited for in it.
       updates: updates before the one that gets the first batch.
       patience_s, start_patience_s: as for `MixedDataset`.
       ahead: whether a batch is drawn before it is asked for.
@@ -43,6 +44,7 @@ class ReverbDataset:
         tables: Sequence[Table],
         sharding: Batch,
         signature: Steps,
+        wait_for: WaitFor,
         updates: int = 0,
         patience_s: float = PATIENCE_S,
         start_patience_s: float = START_PATIENCE_S,
@@ -52,7 +54,8 @@ class ReverbDataset:
         self._tables, self._counts = tables, sequence_counts(tables)
         self._taken = [0 for _ in tables]  # Sequences taken from each table so far, by whoever.
         if len(clients) == 1:  # A table restored from a checkpoint has been drawn from before.
-            self._taken = [limiter.sample_stats.completed for limiter in self._limiters(CONNECT_DEADLINE_S)]
+            infos = wait_for("the replay server", clients[0].poll_info)
+            self._taken = [infos[table.name].rate_limiter_info.sample_stats.completed for table in tables]
         self._bounded = tables[0].max_staleness is not None  # Then it is the only one.
         piece = 1 if self._bounded else math.gcd(*self._counts, tables[0].batch_size // len(clients))
         self._streams = [
@@ -126,9 +129,9 @@ class ReverbDataset:
         limits = map(contract.rate_limit, self._tables)
         return all(map(contract.RateLimit.may_sample, limits, written, self._taken, self._counts))
 
-    def _limiters(self, timeout_s: int | None = None) -> list[Any]:
+    def _limiters(self) -> list[Any]:
         """The state of each table's rate limiter, on the one replay server."""
-        infos = self._clients[0].server_info(timeout_s)
+        infos = self._clients[0].server_info()
         return [infos[table.name].rate_limiter_info for table in self._tables]
 
     def _fill(self) -> None:

@@ -11,7 +11,7 @@ from boonta.nodes.rpc.wire import free_port
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.reverb.client import Client
 from boonta.nodes.tables.reverb.library import load
-from boonta.nodes.tables.reverb.signature import columns, decode, encode
+from boonta.nodes.tables.reverb.signature import EVERY, columns, decode, encode
 
 
 class Server:
@@ -108,11 +108,15 @@ def require_same(restored: Mapping[str, Any], wanted: Mapping[str, Any], folder:
 
 def _contract(info: Any) -> dict[str, Any]:
     limiter = info.rate_limiter_info
+    steps, *core = map(str, decode(info.signature))
+    steps, _, period = steps.partition(EVERY)
     return {
         "size": info.max_size,
         "sampler": " ".join(str(info.sampler_options).split()),
         "samples_per_insert": limiter.samples_per_insert,
         "min_size": limiter.min_size_to_sample,
         "bounds of the samples owed": (limiter.min_diff, limiter.max_diff),
-        **dict(zip(("steps", "core"), map(str, decode(info.signature)))),
+        "period": period or "missing",
+        "steps": steps,
+        **dict(zip(("core",), core)),
     }

@@ -20,6 +20,7 @@ from boonta.agents.base import Nest, Steps, Table
 from boonta.nodes.tables.reverb.library import load
 
 DT_UINT8 = 4  # TensorFlow's number of the type.
+EVERY = " every "  # Stands in a table's signature between the layout of its steps and its period.
 
 
 def pack(nest: Nest) -> np.ndarray | None:
@@ -87,12 +88,17 @@ class Column(NamedTuple):
 
 
 def columns(table: Table, signature: Steps) -> list[Column]:
-    """The columns of a table's sequences: the rows, and the cores where there are any."""
+    """The columns of a table's sequences: the rows, and the cores where there are any.
+
+    Reverb knows nothing of the period, so that it stands behind the layout of the rows: sequences of another one don't
+    belong among a table's own.
+    """
 
     def column(rows: int, like: Nest) -> Column:
         return Column(rows, sum(_bytes(leaf) for leaf in tree.flatten(like)), layout(like))
 
     rows = column(table.sequence_length, signature._replace(core=()))
+    rows = rows._replace(layout=f"{rows.layout}{EVERY}{table.period}")
     return [rows, column(1, signature.core)] if tree.flatten(signature.core) else [rows]
 
 

@@ -63,14 +63,14 @@ class ReverbStore:
         client = self.clients[(self._first + group) % len(self.clients)]
         return ReverbWriter(client, tables, num_envs, wait_for)
 
-    def open_dataset(self, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> Dataset:
+    def open_dataset(self, tables: Sequence[Table], sharding: Batch, wait_for: WaitFor, updates: int = 0) -> Dataset:
         """The learner's batches, or its part of them; see `nodes.tables.base.Store`."""
         from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
         own = [drawn_by_one(table, self._learners) for table in tables]
         # What one of several learners drew too early for its next update, another would lack for this one.
         ahead = self._learners == 1 or bounded(own) is None
-        return ReverbDataset(self.clients, own, sharding, self._require_signature(), updates, ahead=ahead)
+        return ReverbDataset(self.clients, own, sharding, self._require_signature(), wait_for, updates, ahead=ahead)
 
     def open_stream(self, table: Table, size: int, in_flight: int) -> Stream:
         """A table's sequences; see `nodes.tables.base.ReplayStore`."""

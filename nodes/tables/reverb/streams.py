@@ -19,7 +19,8 @@ from boonta.nodes.tables.reverb.client import Client, Sample, Sampler
 from boonta.nodes.tables.reverb.sharded import Shard, ShardedStream
 from boonta.nodes.tables.reverb.signature import unpack_columns
 
-CONNECT_DEADLINE_S = 120
+POLL_S = 1.0  # Time for an answer of a server that may not be there yet,
+RETRY_S = 0.1  # and between one that failed and the next call.
 
 
 def open_stream(
@@ -138,7 +139,9 @@ class Stream:
 
     def _draw(self) -> None:
         try:
-            self._client.server_info(CONNECT_DEADLINE_S)
+            # A server that loads large tables may be away for long; whoever takes the pieces says for what it waits.
+            while self._client.poll_info(POLL_S) is None and not self._closed.wait(RETRY_S):
+                pass
             while self._asked.acquire() and not self._closed.is_set():
                 self._put(self._next())
             raise EOFError("it has been closed")

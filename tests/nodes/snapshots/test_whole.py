@@ -6,9 +6,9 @@ import pathlib
 
 import pytest
 
-from boonta.nodes.snapshots import manifest
+from boonta.nodes.snapshots import files, manifest, store
 from boonta.nodes.snapshots.store import Retention, SnapshotFolder, numbers
-from boonta.tests.helpers.damage import DAMAGES, delete, flip
+from boonta.tests.helpers.damage import DAMAGES, delete, flip, truncate
 
 CHECKPOINTS, TABLES = "checkpoints", "replay"
 
@@ -57,6 +57,22 @@ def test_the_other_part_may_be_missing(tmp_path):
     write(part(tmp_path, CHECKPOINTS), 30)
     number, (warning,) = found(tmp_path)
     assert number == 20 and "replay/30: MANIFEST.json is missing" in warning
+
+
+def test_of_large_tables_only_the_sizes_are_compared_and_the_checkpoint_is_read(tmp_path, monkeypatch):
+    both(tmp_path, 10, 20)
+    monkeypatch.setattr(store, "SMALL", 4)
+    read: list[pathlib.Path] = []
+    digest = files.sha256
+    monkeypatch.setattr(files, "sha256", lambda path: read.append(path) or digest(path))
+    assert found(tmp_path) == (20, []) and read == [tmp_path / CHECKPOINTS / "20" / "array"]
+    flip(tmp_path / TABLES / "20" / "array")  # Their own server reads them, and finds it.
+    assert found(tmp_path) == (20, [])
+    truncate(tmp_path / TABLES / "20" / "array")
+    number, (warning,) = found(tmp_path)
+    assert number == 10 and "replay/20: array has " in warning
+    flip(tmp_path / CHECKPOINTS / "10" / "array")
+    assert found(tmp_path)[0] == 20  # It is the only sound one, and used alone.
 
 
 def test_if_none_of_the_newest_is_whole_the_newest_is_used_alone_with_a_word(tmp_path):

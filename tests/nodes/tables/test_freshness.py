@@ -31,7 +31,7 @@ def write(queue: QueueTable, versions: list[int], slots: int = 2) -> None:
 
 def open_dataset(queue: QueueTable, updates: int):
     mesh = Mesh(np.array(jax.devices()[:1]), ("batch",))
-    return queue.open_dataset([queue.table], batch_sharding(mesh), updates)
+    return queue.open_dataset([queue.table], batch_sharding(mesh), Node("learner").wait_for, updates)
 
 
 def test_an_update_learns_from_no_step_that_is_older_or_from_a_life_that_is_lost():

@@ -112,7 +112,8 @@ def test_batches_of_two_tables_are_the_same_wherever_their_rows_are(past):
             writer = store.open_writer(own, groups.num_envs, Node("actor").wait_for, 0)
             for _ in range(9):
                 writer.append(row(rng, groups.num_envs))
-        dataset = store.open_dataset((fresh, AGAIN), batch_sharding(make_mesh(1, TABLE.batch_size)))
+        sharding = batch_sharding(make_mesh(1, TABLE.batch_size))
+        dataset = store.open_dataset((fresh, AGAIN), sharding, Node("learner").wait_for)
         batches.append(dataset.next(0.0)[0])
     for one, other in zip(jax.tree.leaves(batches[0]), jax.tree.leaves(batches[1]), strict=True):
         assert one.sharding == other.sharding

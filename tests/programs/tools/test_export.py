@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 
 import jax
@@ -145,6 +146,14 @@ def test_steps_of_other_shapes_than_the_program_makes_now(run_folder):
     signature = step_shapes(agent, env.spec)._replace(observation=now)
     with pytest.raises(ValueError, match=r"23 x observation:float32\[10, 5\].*now makes.*float32\[9, 5\]"):
         next(recorded(newest_checkpoints(run_folder / "replay")[0], agent.tables[0], signature))
+
+
+def test_sequences_of_another_period_than_the_program_makes_now_are_not_stitched(run_folder):
+    agent, env = play.agent_and_env(run_folder)
+    (held, *_) = agent.tables
+    table = dataclasses.replace(held, period=held.period + 1)
+    with pytest.raises(ValueError, match=rf" every {held.period}'.*now makes.* every {table.period}'"):
+        next(recorded(newest_checkpoints(run_folder / "replay")[0], table, step_shapes(agent, env.spec)))
 
 
 def test_the_command_line(run_folder, tmp_path, monkeypatch, capsys):

@@ -43,7 +43,7 @@ def test_what_is_too_old_or_of_a_life_that_is_lost_is_left_out_and_ready_knows_i
     from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
     write(client, 3, 9, 5, 4, 3, 5)
-    data = ReverbDataset([client], [TABLE], one_device(), SIGNATURE, updates=5)
+    data = ReverbDataset([client], [TABLE], one_device(), SIGNATURE, Node("learner").wait_for, updates=5)
     assert not data.ready()  # There are six, of which three are fresh.
     write(client, 5)
     assert data.ready()

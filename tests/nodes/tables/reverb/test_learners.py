@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from boonta.envs.catch import Catch
+from boonta.nodes.base import Node
 from boonta.nodes.tables.reverb.store import ReverbStore, joined
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
@@ -50,7 +51,7 @@ def client(table, tmp_path):
 
 def test_each_draws_its_part_of_a_batch(client, table):
     stores = [joined([ReverbStore([client], lambda: SIGNATURE)], learners=2) for _ in range(2)]
-    datasets = [store.open_dataset([table], one_device()) for store in stores]
+    datasets = [store.open_dataset([table], one_device(), Node("learner").wait_for) for store in stores]
     drawn = [[], []]
     for _ in range(3):
         for i, dataset in enumerate(datasets):
@@ -67,7 +68,9 @@ def test_each_draws_its_part_of_a_batch(client, table):
 @pytest.mark.parametrize("table", ["fresh"], indirect=True)
 def test_of_data_that_must_be_fresh_each_draws_its_part_when_it_asks_and_no_more(client, table):
     stores = [joined([ReverbStore([client], lambda: SIGNATURE)], learners=2) for _ in range(2)]
-    datasets = [store.open_dataset([table], one_device(), updates=UPDATES) for store in stores]
+    datasets = [
+        store.open_dataset([table], one_device(), Node("learner").wait_for, updates=UPDATES) for store in stores
+    ]
     drawn = []
     for asked, dataset in enumerate([*datasets, *datasets], 1):
         batch, _ = dataset.next(30.0)

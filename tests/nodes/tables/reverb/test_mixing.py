@@ -62,7 +62,13 @@ def dataset(client, patience_s: float = 60.0):
 
     OPENED.append(
         ReverbDataset(
-            [client], (FRESH, AGAIN), one_device(), SIGNATURE, patience_s=patience_s, start_patience_s=patience_s
+            [client],
+            (FRESH, AGAIN),
+            one_device(),
+            SIGNATURE,
+            Node("learner").wait_for,
+            patience_s=patience_s,
+            start_patience_s=patience_s,
         )
     )
     return OPENED[-1]
@@ -124,4 +130,4 @@ def test_an_unreadable_table_is_named(server):
     with pytest.raises(KeyError, match="unknown"):
         from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
-        ReverbDataset([server], (unknown,), one_device(), SIGNATURE)
+        ReverbDataset([server], (unknown,), one_device(), SIGNATURE, Node("learner").wait_for)

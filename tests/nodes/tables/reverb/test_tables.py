@@ -66,7 +66,8 @@ class Serve:
     def dataset(self):
         from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
-        self.opened.append(ReverbDataset([self.client], [self.table], one_device(), SIGNATURE))
+        wait_for = self.node.wait_for
+        self.opened.append(ReverbDataset([self.client], [self.table], one_device(), SIGNATURE, wait_for))
         return self.opened[-1]
 
     def write(self, sequences: int, node: Node | None = None) -> None:
@@ -207,6 +208,7 @@ def test_an_append_that_the_limiter_has_no_room_for_goes_in_as_batches_are_drawn
     [
         ({"size": 50}, "size of 'trajectories' was 100, is 50"),
         ({"samples_per_insert": 2.0}, "samples_per_insert of 'trajectories' was 1.0, is 2.0"),
+        ({"period": 3}, "period of 'trajectories' was 1, is 3"),
         ({"sampler": "rank"}, "sampler of 'trajectories' was uniform: true"),
         ({"length": 7}, r"steps of 'trajectories' was 6 x observation:float32\[10, 5\] .*, is 7 x observation:float32"),
     ],
