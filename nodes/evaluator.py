@@ -12,7 +12,7 @@ from boonta.envs.base import Env, mixed_seed
 from boonta.nodes.acting.local import Play
 from boonta.nodes.evaluating import Evaluating, play_out
 from boonta.nodes.watch.evaluation import as_metrics
-from boonta.nodes.watch.means import standard_error
+from boonta.nodes.watch.means import mean, standard_error
 from boonta.nodes.watch.reporter import MonitorHandle
 
 
@@ -53,9 +53,13 @@ class Evaluator(Evaluating):
         play = Play(self._env(self._evaluation.episodes, seed), self._policy, self._act, seed, self.stopwatch)
         returns, cut, metrics = play_out(play, params, self._evaluation.cut_after, lambda: self.stopping)
         self.count(eval_episodes=len(returns))
-        mean, error = float(np.mean(returns)), standard_error(returns)
         # Where all episodes were cut, the means of the evaluation before must not stay.
         self._means = dict.fromkeys(self._means, math.nan) | dict(metrics)
         return as_metrics(
-            mean=mean, error=error, least=min(returns), cut=float(cut), version=float(version), episodes=self._means
+            mean=mean(returns),
+            error=standard_error(returns),
+            least=float(np.min(returns)),  # NaN where one is, unlike `min`.
+            cut=float(cut),
+            version=float(version),
+            episodes=self._means,
         )

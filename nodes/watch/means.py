@@ -12,10 +12,15 @@ EPISODE, EVAL_EPISODE = "episode/", "eval_episode/"
 
 
 def standard_error(values: Collection[float]) -> float | None:
-    """The standard error of the mean of some values; None where there are fewer than two."""
+    """The standard error of a mean of values; None where there are fewer than two, NaN where one isn't finite."""
     if len(values) < 2:
         return None
-    return statistics.stdev(values) / math.sqrt(len(values))
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    try:
+        return statistics.stdev(values) / math.sqrt(len(values))
+    except OverflowError:  # Their squares have no room in a float.
+        return math.nan
 
 
 def mean(values: Iterable[float]) -> float:
@@ -35,7 +40,7 @@ def means(values: Mapping[str, Collection[float]]) -> dict[str, float]:
     for name, each in values.items():
         there = [value for value in each if not math.isnan(value)] if name.startswith(EVAL_EPISODE) else []
         error = _is_error(name)
-        found[name] = math.sqrt(sum(value**2 for value in each)) / len(each) if error else mean(there or each)
+        found[name] = math.hypot(*each) / len(each) if error else mean(there or each)
     return found
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import collections
-import statistics
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from boonta.nodes.watch.means import means, standard_error
+from boonta.nodes.watch.means import mean, means, standard_error
 
 EVALUATION = ("eval_return", "eval_return_se", "eval_version", "eval_started")  # The metrics that learners get.
 RECENT = 100  # Samples, such as episode returns, that a mean is taken over.
@@ -115,7 +114,7 @@ class Samples:
         if error is not None:
             found |= {"return_se": error, "return_episodes": float(len(returns))}
         if self._first is not None and len(self._first) == RECENT:
-            found["return_start"] = statistics.fmean(self._first)
+            found["return_start"] = mean(self._first)
         return found
 
 

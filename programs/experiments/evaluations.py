@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,7 @@ import pydantic
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.nodes.watch.evaluation import MAX_STEPS
+from boonta.nodes.watch.means import mean, standard_error
 from boonta.programs.wiring.run import Which, named
 
 FILE = "evaluations.jsonl"
@@ -31,7 +33,7 @@ class Evaluated:
       seed: seed of the environments and the policy.
       max_steps: env steps after which an episode was cut.
       cut: number of episodes that were; None if an earlier version has written the line.
-      returns: the return of each episode.
+      returns: the return of each episode; None where it isn't finite.
       metrics: means of the environment's other numbers of episodes, over those that weren't cut, by name.
       member: the member's number in a population; None in any other run.
     """
@@ -41,7 +43,7 @@ class Evaluated:
     episodes: int
     deterministic: bool
     seed: int
-    returns: tuple[schema.Number, ...]
+    returns: tuple[schema.Number | None, ...]
     member: int | None = None
     max_steps: int = MAX_STEPS
     cut: int | None = None
@@ -51,6 +53,20 @@ class Evaluated:
     def key(self) -> tuple[Any, ...]:
         """What is evaluated, and how."""
         return tuple(value for name, value in sorted(vars(self).items()) if name not in ("returns", "cut", "metrics"))
+
+    @property
+    def mean(self) -> float:
+        """The mean return; NaN where a return isn't finite."""
+        return mean(self._numbers)
+
+    @property
+    def error(self) -> float | None:
+        """Its standard error, see `standard_error`."""
+        return standard_error(self._numbers)
+
+    @property
+    def _numbers(self) -> list[float]:
+        return [math.nan if value is None else value for value in self.returns]
 
     @property
     def source(self) -> str:

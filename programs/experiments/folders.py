@@ -30,7 +30,7 @@ def folders_of(paths: Sequence[pathlib.Path]) -> dict[pathlib.Path, bool]:
     for path in paths:
         runs = [path] if (path / schema.CONFIG).is_file() else []
         if (path / plan.FILE).is_file():
-            runs = sorted(config.parent for config in path.glob(f"*/{schema.CONFIG}"))
+            runs += sorted(config.parent for config in path.glob(f"*/{schema.CONFIG}"))
             if not runs:
                 raise BadInput(f"{path} is a sweep of which no run has been started yet")
         if not runs and path.name != COMPARISON and path.suffix not in PICTURES:

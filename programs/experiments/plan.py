@@ -12,6 +12,7 @@ from typing import Any
 import pydantic
 
 from boonta.nodes.snapshots import files, schema
+from boonta.nodes.snapshots.store import has_snapshots
 from boonta.programs.experiments import values
 from boonta.programs.experiments.check import Member, check
 from boonta.programs.experiments.spec import Entry, Spec
@@ -175,9 +176,10 @@ def plan(
       The jobs, those of the sweep's first runs first.
 
     Raises:
-      BadInput: a run can't work, or its folder holds a run with other settings, or only some of the runs that have
-        begun together are asked for; the message names the first ones.
+      BadInput: the sweep's folder is a run's; a run can't work, or its folder holds a run with other settings; or only
+        some of the runs that have begun together are asked for; the message names the first ones.
     """
+    _require_no_run(folder)
     begun = _together(before, folder)
     jobs: list[Job] = []
     errors: dict[str, str] = {}
@@ -196,6 +198,12 @@ def plan(
         _require_same_members(job, folder)
     order = {entry.name: i for i, entry in enumerate(entries)}
     return sorted(jobs, key=lambda job: order[job.runs[0].name])
+
+
+def _require_no_run(folder: pathlib.Path) -> None:
+    """Raises BadInput if the sweep's folder is that of a run, among whose files its runs would lie."""
+    if not (folder / FILE).exists() and ((folder / schema.CONFIG).exists() or has_snapshots(folder)):
+        raise BadInput(f"--workdir {folder} is the folder of a run: choose another one for the sweep")
 
 
 def _require_whole(begun: Sequence[Sequence[str]], asked: Collection[str]) -> None:

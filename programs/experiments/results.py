@@ -169,6 +169,8 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
     folder, config = run.folder, run.config
     environment = environment_of(config)
     evaluated = _evaluations(folder, which, warnings) if metric == RETURN else {}
+    updates = {each.updates for each in evaluated.values()}
+    checkpoint = scores.checkpoint_now(folder, which, updates) if updates else None
     learners = _members(run, metric) or {None: ({}, curves.curve_of(run.past, metric))}
     if which == "best" and metric == RETURN and not learners.keys() <= evaluated.keys():
         warnings.append(
@@ -186,7 +188,7 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
             raise NoCurve(f"{name} has no {metric} yet{_why_not(folder)}")
         settings, later = settings_of(config, environment, row), evaluated.get(member)
         if metric == RETURN:
-            score, warning = scores.of_evaluations(curve, later, run.past, settings, len(learners))
+            score, warning = scores.of_evaluations(curve, later, checkpoint, run.past, settings, len(learners))
             if warning and (line := f"{folder.name} {warning}") not in warnings:  # It is the same for all members.
                 warnings.append(line)
         else:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from boonta.envs.base import suggest
 from boonta.programs.experiments import curves, plan, spec
 from boonta.programs.experiments.check import Member
 from boonta.programs.experiments.plan import Job
@@ -37,7 +38,8 @@ UNCOUNTED = 4  # Number of first trials, which never end early.
 COUNTERS = ("env_steps", "seconds", "updates")
 NAME = "name"  # The user attribute with a trial's name, under which it is repeated if it was cut off.
 GIVEN = ("program", "env", "seeds", "flags", "metric")  # What all trials of a study have in common.
-STAGES = {TrialState.PRUNED: PRUNED, TrialState.FAIL: FAILED}
+ENDED = "ended"  # The user attribute with the stage and the cause of each of a trial's jobs.
+STAGES = {TrialState.PRUNED: PRUNED, TrialState.FAIL: FAILED}  # Those of trials without that attribute.
 
 
 @dataclasses.dataclass
@@ -47,7 +49,7 @@ class _Open:
     Attributes:
       trial: Optuna's.
       jobs: the names of its jobs.
-      ended: by job, the stage in which it ended.
+      ended: the states of its jobs that have ended, by name.
       reported: number of evaluations that Optuna has.
       worse: whether the trial is to end early.
       looked_at: when its evaluations were read last.
@@ -55,7 +57,7 @@ class _Open:
 
     trial: Any
     jobs: list[str]
-    ended: dict[str, str] = dataclasses.field(default_factory=dict)
+    ended: dict[str, State] = dataclasses.field(default_factory=dict)
     reported: int = 0
     worse: bool = False
     looked_at: float = 0.0
@@ -88,7 +90,7 @@ class Sampler:
         self._open: dict[str, _Open] = {}  # Trials by the names of their jobs.
         self._jobs: list[Job] = []  # The jobs of all trials so far.
         self._names: list[str] = []  # The names of these trials.
-        self._settled: dict[str, str] = {}  # The stages of the jobs of trials that have ended in an earlier start.
+        self._settled: dict[str, tuple[str, str]] = {}  # By job, of trials of earlier starts.
 
     def begin(self) -> None:
         """Opens the record of trials. Trials that were cut off are repeated under their names."""
@@ -108,8 +110,10 @@ class Sampler:
                 # It is queued before it is told below that it has failed: a kill between the two loses no trial.
                 self._study.enqueue_trial(trial.params, user_attrs={NAME: name})
             elif trial.state != TrialState.WAITING:
+                ended = trial.user_attrs.get(ENDED, {})
                 for job in self._make(name, _flags(trial)):
-                    self._settled[job.name] = STAGES.get(trial.state, DONE)
+                    stage, cause = ended.get(job.name, (STAGES.get(trial.state, DONE), ""))
+                    self._settled[job.name] = stage, cause
         for trial in before:
             if trial.state == TrialState.RUNNING:
                 self._study.tell(trial.number, state=TrialState.FAIL)
@@ -142,9 +146,9 @@ class Sampler:
                         "another --workdir"
                     ) from error
 
-    def settled(self, job: Job) -> str:
-        """The stage in which a job ended in an earlier start; "" for others."""
-        return self._settled.get(job.name, "")
+    def settled(self, job: Job) -> tuple[str, str]:
+        """The stage in which a job ended in an earlier start, and the cause; empty for others."""
+        return self._settled.get(job.name, ("", ""))
 
     def take(self) -> Sequence[Job]:
         """The jobs of the next trial; at first, those of trials that have ended."""
@@ -180,22 +184,26 @@ class Sampler:
         return jobs
 
     def ended(self, state: State) -> None:
-        """Reports a trial to Optuna once all of its jobs have ended."""
+        """Reports a trial to Optuna once all of its jobs have ended. Those have failed that give the trial no value."""
         trial = self._open.get(state.job.name)
         if trial is None:
             return
-        trial.ended[state.job.name] = state.stage
+        trial.ended[state.job.name] = state
         if len(trial.ended) < len(trial.jobs):
             return
-        last = [values[-1] for values in self._report(trial) if values]
-        for name in trial.jobs:
+        last = {name: values[-1] for name, values in zip(trial.jobs, self._report(trial)) if values}
+        for name, each in trial.ended.items():
             del self._rows[name]
-        if PRUNED in trial.ended.values():
+            if each.stage == DONE and (why := self._why_useless(name, name in last)):
+                each.stage, each.cause = FAILED, why
+        trial.trial.set_user_attr(ENDED, {name: (each.stage, each.cause) for name, each in trial.ended.items()})
+        stages = {each.stage for each in trial.ended.values()}
+        if PRUNED in stages:
             self._study.tell(trial.trial, state=TrialState.PRUNED)
-        elif FAILED in trial.ended.values() or len(last) < len(trial.jobs) or self._has_diverged(trial):
+        elif FAILED in stages:
             self._study.tell(trial.trial, state=TrialState.FAIL)
         else:
-            self._study.tell(trial.trial, statistics.fmean(last))
+            self._study.tell(trial.trial, statistics.fmean(last.values()))
 
     def prunes(self, job: Job) -> bool:
         """Whether a job's trial is worse than the median of others, at an evaluation that all its runs have reached."""
@@ -206,12 +214,21 @@ class Sampler:
         trial.looked_at = time.monotonic()
         return trial.worse
 
-    def _has_diverged(self, trial: _Open) -> bool:
-        """Whether a member of a trial's population has diverged, as its own process would have failed.
+    def _why_useless(self, name: str, has_value: bool) -> str:
+        """Why a job that is done gives its trial no value; empty if it does.
 
-        The population's metrics are means over the others.
+        A member of a population that has diverged would have failed as a process of its own. The population's metrics
+        are means over the others.
         """
-        return any(last_row(self._folder / name).get("diverged") for name in trial.jobs)
+        row, metric = last_row(self._folder / name), self._sample.metric
+        if diverged := row.get("diverged"):
+            return f"{diverged:,.0f} of its members have diverged"
+        if has_value:
+            return ""
+        if metric in row:
+            return f"its {metric} isn't finite, or not that of an evaluation"
+        known = [name for name, value in row.items() if value is not None and name not in (*COUNTERS, curves.VERSION)]
+        return f"has no {metric}; " + (suggest(metric, known) if known else "it has measured nothing")
 
     def _report(self, trial: _Open) -> list[list[float]]:
         """Reports the evaluations that all jobs of a trial have reached to Optuna; returns each job's values."""

@@ -69,11 +69,11 @@ class Source(Protocol):
     def take(self) -> Sequence[Job]:
         """Further jobs for a free slot; none if there are none for now."""
 
-    def settled(self, job: Job) -> str:
-        """The stage in which a job ended in an earlier start of the sweep; "" if it is to run."""
+    def settled(self, job: Job) -> tuple[str, str]:
+        """The stage in which a job ended in an earlier start of the sweep, "" if it is to run; and the cause."""
 
     def ended(self, state: State) -> None:
-        """Records a job that is done, has failed for good, or was pruned."""
+        """Records a job that is done, has failed for good, or was pruned; it may find that one has failed."""
 
     def prunes(self, job: Job) -> bool:
         """Whether a running job is to end before its time."""
@@ -85,9 +85,9 @@ class Nothing:
     def take(self) -> Sequence[Job]:
         return ()
 
-    def settled(self, job: Job) -> str:
+    def settled(self, job: Job) -> tuple[str, str]:
         del job
-        return ""
+        return "", ""
 
     def ended(self, state: State) -> None:
         del state
@@ -169,7 +169,8 @@ class Scheduler:
     def _add(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             done = outcome.is_done(self._folder / job.name, job)
-            state = State(job, self._source.settled(job) or (DONE if done else LEFT))
+            stage, cause = self._source.settled(job)
+            state = State(job, stage or (DONE if done else LEFT), cause=cause)
             self.states.append(state)
             if state.stage == LEFT:
                 self._left.append(state)

@@ -13,10 +13,23 @@ from boonta.programs.wiring.run import BadInput
 Scalar = bool | int | float | str | None
 Value = Scalar | list[Scalar]  # A list is one value: the words of a flag that takes several.
 Flags = Mapping[str, Value]
+MERGE = "tag:yaml.org,2002:merge"  # The tag of the key <<.
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads 1e-3 as a number, as JSON and Python do; YAML 1.1 wants 1.0e-3."""
+    """Reads 1e-3 as a number, as JSON and Python do; YAML 1.1 wants 1.0e-3. Refuses a key that is given twice."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Looks at keys as they are written; when objects are made of them, those of merged mappings are among them."""
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == MERGE:
+                continue
+            if (key.tag, key.value) in seen:
+                raise yaml.composer.ComposerError(None, None, f"{key.value!r} is given twice", key.start_mark)
+            seen.add((key.tag, key.value))
+        return node
 
 
 _Loader.add_implicit_resolver(
@@ -30,7 +43,7 @@ def load(text: str) -> Any:
     """Parses YAML.
 
     Raises:
-      ValueError: it isn't YAML.
+      ValueError: it isn't YAML, or has a key twice.
     """
     try:
         return yaml.load(text, _Loader)

@@ -6,17 +6,20 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import statistics
 import tempfile
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from boonta.nodes.sinks import follow
+from boonta.nodes.sinks.base import KNOWN
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import LEARNERS, TABLES
 from boonta.nodes.watch.status import STATUS
 from boonta.programs.experiments import curves, evaluations, figures
+from boonta.programs.experiments.curves import Row
 from boonta.programs.experiments.evaluations import Evaluated
+from boonta.programs.experiments.folders import COMPARISON
 from boonta.programs.experiments.page import escaped, html, number, table
 from boonta.programs.reports import charts, picture
 from boonta.programs.reports.charts import Chart
@@ -28,7 +31,8 @@ from boonta.programs.wiring.run_folder.state import SENTENCES, rows_of, state_of
 
 PROGRAM = "program.svg"
 MEDIA = (".gif", ".mp4", ".png", ".svg")
-NOT_MEDIA = ("comparison", "logs", "tensorboard", "tmp", *LEARNERS, TABLES)  # Folders within a run's.
+# Folders within a run's; trackers keep copies of its films.
+NOT_MEDIA = (COMPARISON, "logs", "tmp", *LEARNERS, TABLES, *KNOWN, follow.FOLDER)
 MOST_MEDIA = 20
 
 
@@ -36,13 +40,14 @@ def whole(config: Config, folder: pathlib.Path) -> str:
     """The page of a run as HTML; it has all pictures inside but the largest ones, which become links to their files."""
     with tempfile.TemporaryDirectory(prefix="boonta-report-") as name:
         target = pathlib.Path(name)
-        text = markdown(config, folder, draw(config, folder, target))
+        rows = rows_of(folder)
+        text = markdown(config, folder, rows, draw(config, folder, rows, target))
         return html(text, [target, folder], folder.resolve().name)
 
 
-def draw(config: Config, folder: pathlib.Path, target: pathlib.Path) -> dict[str, Chart]:
+def draw(config: Config, folder: pathlib.Path, rows: Sequence[Row], target: pathlib.Path) -> dict[str, Chart]:
     """Draws the pictures of a run into a folder; returns its charts by file name."""
-    drawn = charts.charts(curves.moments(rows_of(folder)))
+    drawn = charts.charts(curves.moments(rows))
     for name, chart in drawn.items():
         figures.draw(chart.panels, target / name, chart.xlabel, chart.ylabel, str(folder), "", formats=("svg",))
     if config.picture.groups:
@@ -50,12 +55,11 @@ def draw(config: Config, folder: pathlib.Path, target: pathlib.Path) -> dict[str
     return drawn
 
 
-def markdown(config: Config, folder: pathlib.Path, drawn: Mapping[str, Chart]) -> str:
+def markdown(config: Config, folder: pathlib.Path, rows: Sequence[Row], drawn: Mapping[str, Chart]) -> str:
     """The page of a run; its pictures are named by their files."""
     log = journal.last_start(folder)
     state = SENTENCES[state_of(folder, log)].capitalize()
     parts = [f"# {escaped(folder.resolve().name)}", escaped(f"{state}. {journal.end_of(log) or ''}")]
-    rows = rows_of(folder)
     newest = rows[-1] if rows else {}
     parts += [_reached(newest), "## Health", _health(newest, folder)]
     for name, chart in drawn.items():
@@ -127,7 +131,7 @@ def _results(folder: pathlib.Path) -> list[str]:
     parts = []
     evaluated, _ = evaluations.read(folder)
     if evaluated:
-        rows = [[*_who(e), f"{e.updates:,}", str(e.episodes), number(statistics.fmean(e.returns))] for e in evaluated]
+        rows = [[*_who(e), f"{e.updates:,}", str(e.episodes), number(e.mean)] for e in evaluated]
         head = ["checkpoint", "member", "policy", "updates", "episodes", "mean return"]
         parts += ["## Evaluations after the run", table(head, rows, texts=3)]
     played = folder / evaluations.MATCHES

@@ -10,8 +10,8 @@ from boonta.nodes.snapshots import manifest, store
 from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.parts import divisions
 from boonta.nodes.snapshots.store import CHECKPOINTS, KEEP, LEARNERS, TABLES, Retention, SnapshotFolder, numbers
+from boonta.programs.experiments.progress import last_row
 from boonta.programs.wiring.run_folder.config_file import read_config
-from boonta.programs.wiring.run_folder.state import rows_of
 
 BEST = f"{CHECKPOINTS}/{store.BEST}"
 
@@ -20,8 +20,7 @@ def snapshots_of(workdir: pathlib.Path) -> list[str]:
     """Lines about the snapshots in a run's folder, and about those from which it would go on."""
     names = [name for name in (*LEARNERS, BEST) if (workdir / name).is_dir()]
     listed = [_snapshots(workdir, name) for name in (*names, *_tables(workdir))]
-    rows = rows_of(workdir)
-    updates = rows[-1].get("updates") if rows else None
+    updates = last_row(workdir).get("updates")
     kept = Retention(read_config(workdir).run.get("keep_newest", KEEP.newest))
     goes_on = [_goes_on_from(workdir / name, kept, updates) for name in LEARNERS if (workdir / name).is_dir()]
     return [line for part in (*listed, *goes_on) for line in part.splitlines()]

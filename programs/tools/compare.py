@@ -19,6 +19,7 @@ from rich.table import Table
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import files, schema
+from boonta.nodes.snapshots.store import BEST, CHECKPOINTS, LEARNERS, numbers
 from boonta.programs.experiments import evaluations, figures, groups, origins, page, statistics, summary
 from boonta.programs.experiments.curves import X
 from boonta.programs.experiments.folders import COMPARISON, all_recorded, folder_of_all, folders_of
@@ -28,12 +29,14 @@ from boonta.programs.experiments.results import Result, results_of_all
 from boonta.programs.experiments.summary import Band
 from boonta.programs.reports import tables
 from boonta.programs.wiring.command_line.faults import command, writing
+from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.provenance import source_digest
 from boonta.programs.wiring.run_folder.state import state_of
 
 DATA, PAGE, HTML, POINTS = "results.json", "page.md", "index.html", "curves.csv"
 READ = (metrics.FILE, metrics.MEMBERS, evaluations.FILE, journal.FILE)  # A run's files besides its config.json files.
+SNAPSHOTS = (*LEARNERS, f"{CHECKPOINTS}/{BEST}")
 
 
 def compare(
@@ -60,7 +63,7 @@ def compare(
 
     Raises:
       BadInput: a folder holds no run or nothing to compare; the environments make no suite; or the page can't be
-        written.
+        written, or would replace files that no comparison has made.
     """
     folders = folders_of(workdirs)
     target = out or folder_of_all(workdirs) / COMPARISON
@@ -87,6 +90,8 @@ def compare(
         captions(suite),
     )
     with writing(target):
+        if out is not None:
+            _require_ours(target, _files(content))
         target.mkdir(parents=True, exist_ok=True)
         (target / DATA).unlink(missing_ok=True)  # This file is written last: where it exists, all others do.
         with figures.only_showable():
@@ -160,6 +165,8 @@ def _key(folders: Iterable[pathlib.Path], options: Mapping[str, Any]) -> str:
         for path in sorted([*configs, *(folder / name for name in READ)]):
             if path.is_file():
                 digest.update(f"{path.name} {files.sha256(path)}\0".encode())
+        there = {name: numbers(folder / name) for name in SNAPSHOTS}  # They decide which evaluations count.
+        digest.update(f"{there}\0".encode())
     return digest.hexdigest()
 
 
@@ -171,6 +178,25 @@ def _made(target: pathlib.Path, key: str) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return recorded if whole else None
+
+
+def _files(content: Content) -> list[str]:
+    """The names of all files of a comparison but `DATA`."""
+    return [PAGE, HTML, POINTS, *figures.files(list(content.pictures))]
+
+
+def _require_ours(target: pathlib.Path, names: Iterable[str]) -> None:
+    """Raises BadInput if files would be replaced in a folder that isn't that of an earlier comparison."""
+    there = [name for name in (DATA, *names) if (target / name).exists()]
+    try:
+        is_ours = {"key", "command", "files"} <= set(json.loads((target / DATA).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        is_ours = False
+    if there and not is_ours:
+        raise BadInput(
+            f"--out {target} has {', '.join(there)}, and no {DATA} of a comparison: choose a new folder, or one that a "
+            "comparison has written"
+        )
 
 
 def _data(key: str, content: Content) -> dict[str, Any]:
@@ -189,7 +215,7 @@ def _data(key: str, content: Content) -> dict[str, Any]:
         "reference": {env: list(each) for env, each in content.reference.items()},
         "all": {name: _plain(statistics.estimate(tasks)) for name, tasks in by_group.items()},
         "improvements": [[one, other, _plain(found)] for one, other, found in content.improvements],
-        "files": [PAGE, HTML, POINTS, *figures.files(list(content.pictures))],
+        "files": _files(content),
     }
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
-import statistics
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -30,7 +29,6 @@ from boonta.nodes.population import Population
 from boonta.nodes.snapshots.best import read_record
 from boonta.nodes.snapshots.store import MEMBERS, print_warning
 from boonta.nodes.watch.evaluation import MAX_STEPS
-from boonta.nodes.watch.means import standard_error
 from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.programs.experiments import evaluations
 from boonta.programs.experiments.evaluations import Evaluated
@@ -135,7 +133,8 @@ def evaluate_run(folder: pathlib.Path, asked: Asked) -> Iterator[tuple[Evaluated
     found = []
     for each, one in zip(expected, played):
         finite = {name: value for name, value in one.metrics.items() if math.isfinite(value)}  # As the file has them.
-        found.append(dataclasses.replace(each, returns=tuple(map(float, one.returns)), cut=one.cut, metrics=finite))
+        returns = tuple(value if math.isfinite(value) else None for value in map(float, one.returns))
+        found.append(dataclasses.replace(each, returns=returns, cut=one.cut, metrics=finite))
     yield from ((each, True) for each in found)  # First, since they may have taken hours, and a disk may be full.
     evaluations.append(folder, found)
 
@@ -217,10 +216,12 @@ def _in_jax(program: Program) -> JaxEnv | None:
 
 def _described(found: Evaluated) -> str:
     """An evaluation in one line."""
-    mean = with_error(statistics.fmean(found.returns), standard_error(found.returns))
     who = f"member {found.member}, " if found.member is not None else ""
     how = "deterministic" if found.deterministic else "sampled"
-    what = f"{who}{named(found.which)}, {found.updates:,} updates: {mean} over {found.episodes} episodes, {how}"
+    what = f"{who}{named(found.which)}, {found.updates:,} updates: {with_error(found.mean, found.error)}"
+    what += f" over {found.episodes} episodes, {how}"
+    infinite = found.returns.count(None)
+    what += f", {infinite} whose return isn't finite" if infinite else ""
     what += f", {found.cut} cut after {found.max_steps:,} steps" if found.cut else ""
     return what + "".join(f", {name} {value:.4g}" for name, value in found.metrics.items())
 

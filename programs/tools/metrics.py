@@ -18,7 +18,7 @@ from boonta.agents.metrics import Metric
 from boonta.nodes import metrics as rows
 from boonta.nodes.snapshots.schema import CONFIG
 from boonta.programs.reports import tables
-from boonta.programs.reports.meanings import GROUPS, declared, found, healthy
+from boonta.programs.reports.meanings import AGENTS, GROUPS, declared, found, healthy
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.config_file import read_config
@@ -72,6 +72,7 @@ def newest_row(workdir: pathlib.Path) -> dict[str, float | None]:
 
 def page() -> str:
     """The page of all metrics, as Markdown."""
+    agents = ", ".join(f"[{title}](../agents/{title.lower()}/metrics.py)" for title in AGENTS)
     parts = [
         "# Metrics",
         "A run's rows are in `metrics.jsonl` in its folder, and go to the trackers that `--log` names. `./run boonta "
@@ -81,9 +82,7 @@ def page() -> str:
         "for each node, as in `eval_return/evaluator/1`. Names ending with `_se` are standard errors. *Watched* names "
         "the rules of [health](watch/health.py) that judge by a metric. This page is made by `./run boonta metrics "
         "--markdown > nodes/METRICS.md` from the declarations in [the shared toolbox](../agents/metrics.py), "
-        "[IMPALA](../agents/impala/metrics.py), [MuZero](../agents/muzero/metrics.py), "
-        "[PPO](../agents/ppo/metrics.py), [DQN](../agents/dqn/metrics.py), [R2D2](../agents/r2d2/metrics.py), "
-        "[SAC](../agents/sac/metrics.py), [TD3](../agents/td3/metrics.py) and [nodes](watch/declarations.py).",
+        f"{agents} and [nodes](watch/declarations.py).",
     ]
     for title, group in GROUPS.items():
         parts += [f"## {title}", "\n".join(_markdown(group))]

@@ -10,11 +10,12 @@ import pathlib
 import tyro
 
 from boonta.nodes.watch.stopping import shown
+from boonta.programs.experiments.progress import last_row
 from boonta.programs.reports.snapshots import snapshots_of
 from boonta.programs.wiring.command_line.faults import command, require_at_least
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import read_config
-from boonta.programs.wiring.run_folder.state import SENTENCES, rows_of, state_of
+from boonta.programs.wiring.run_folder.state import SENTENCES, state_of
 from boonta.programs.wiring.supervision import view
 
 
@@ -32,7 +33,7 @@ def status(workdir: tyro.conf.Positional[pathlib.Path], lines: int = 10) -> None
     print(SENTENCES[state_of(workdir, log)])
     for line in log[max(0, len(log) - lines) :]:
         print(f"  {journal.for_people(line)}")
-    last = _last_row(workdir)
+    last = {name: value for name, value in last_row(workdir).items() if value is not None}
     reached = {name: last[name] for name in ("env_steps", "updates", "seconds") if name in last}
     if reached:
         print("reached " + ", ".join(f"{name} {shown(name, value)}" for name, value in reached.items()))
@@ -41,12 +42,6 @@ def status(workdir: tyro.conf.Positional[pathlib.Path], lines: int = 10) -> None
         print(f"waits {waiting} (shares of time between the last two rows of metrics)")
     for line in snapshots_of(workdir):
         print(line)
-
-
-def _last_row(workdir: pathlib.Path) -> dict[str, float]:
-    """The metrics of the last row that have a value; none if there is no row."""
-    rows = rows_of(workdir)
-    return {name: value for name, value in (rows[-1] if rows else {}).items() if value is not None}
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import pytest
 from boonta.envs.base import mixed_seed
 from boonta.nodes import evaluator
 from boonta.nodes.base import Stopped
-from boonta.nodes.evaluating import Evaluating
+from boonta.nodes.evaluating import EvalEpisodes, Evaluating
 from boonta.nodes.fused import stage
 from boonta.nodes.watch.evaluation import NONE, Evaluation, as_metrics
 from boonta.programs.wiring.program import parameters
@@ -63,6 +63,19 @@ def test_a_program_that_is_started_again_is_evaluated_with_other_seeds(monkeypat
         return [call.args[1] for call in env.call_args_list]
 
     assert seeds(0) == [mixed_seed(7, 1)] and len({*seeds(0), *seeds(1), *seeds(2)}) == 3
+
+
+@pytest.mark.parametrize("returns", [[1.0, math.inf], [math.inf, -math.inf], [1.0, math.nan]])
+def test_an_evaluator_reports_a_policy_that_has_diverged(monkeypatch, returns):
+    env = mock.Mock()
+    env.spec = ENV.spec
+    node = evaluator.Evaluator("evaluator", agent(), env, None)
+    node._made, node._means, node._act = 1, {}, None
+    monkeypatch.setattr(evaluator, "Play", mock.Mock())
+    monkeypatch.setattr(evaluator, "play_out", lambda *args: EvalEpisodes(returns, 0, {}))
+    found = node.evaluate(7, ())
+    assert not math.isfinite(found["eval_return"]) and math.isnan(found["eval_return_se"])
+    assert found["eval_version"] == 7.0
 
 
 @pytest.mark.parametrize("by", ["updates", "env_steps"])

@@ -242,3 +242,16 @@ def test_whoever_makes_a_row_looks_at_the_nodes_while_no_heartbeat_can_add_one(t
         monitor.beat(report("actor/0"))
         monitor.close()
     assert len(held) >= 2 and all(held)
+
+
+def test_returns_that_are_not_finite_do_not_end_the_monitor(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule())
+    monitor.start()
+    returns = [math.inf, -math.inf, math.nan, *[1.0] * 97]
+    monitor.beat(report("actor/0", counts={"env_steps": 10.0}, samples={"return": returns}))
+    monitor.beat(report("evaluator/0", eval_return=math.nan, eval_return_se=math.nan, eval_version=0.0))
+    monitor._log.make()
+    monitor.round()
+    *_, row = metrics.read(tmp_path)
+    assert row["return_episodes"] == 100.0
+    assert {row[name] for name in ("return", "return_se", "return_start", "eval_return", "eval_return_se")} == {None}

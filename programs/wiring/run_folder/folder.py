@@ -46,12 +46,12 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: Origin)
       The open lock file; closing it gives the folder up.
 
     Raises:
-      BadInput: the folder can't be written, another process uses it, or it holds an archive, another run or a damaged
-        one, or one without a sound checkpoint; or there is nothing sound to start from.
+      BadInput: the folder can't be written, another process uses it, or it holds an archive, a sweep, another run or a
+        damaged one, or one without a sound checkpoint; or there is nothing sound to start from.
     """
     _require_start(run)
     folder = pathlib.Path(run.workdir)
-    _require_no_archive(folder)
+    _require_own(folder)
     held = lock(folder)
     resolved = {"program": name, "agent": agent_of(settings), "seed": run.seed, "settings": by_flag(settings)}
     before = config_of(folder)
@@ -87,12 +87,15 @@ def _require_start(run: Run) -> None:
         raise BadInput(f"--start-from {run.start_from} would end at once, since its counters go on: {reached}")
 
 
-def _require_no_archive(folder: pathlib.Path) -> None:
-    """Raises BadInput if the folder is an archive's: a new run's files would lie among those of the archive."""
+def _require_own(folder: pathlib.Path) -> None:
+    """Raises BadInput if the folder is an archive's or a sweep's: a new run's files would lie among theirs."""
     from boonta.nodes.archive.index import INDEX  # It loads JAX, which those who only look into a folder need not.
 
-    if (folder / INDEX).exists() and config_of(folder) is None:
-        raise BadInput(f"--workdir {folder} is the folder of an archive, as its {INDEX} shows: choose another one")
+    if config_of(folder) is not None:
+        return
+    for owner, file in (("an archive", INDEX), ("a sweep", schema.SWEEP)):
+        if (folder / file).exists():
+            raise BadInput(f"--workdir {folder} is the folder of {owner}, as its {file} shows: choose another one")
 
 
 def _require_sound(run: Run) -> None:

@@ -142,6 +142,16 @@ def test_a_folder_with_other_settings_is_refused(tmp_path):
         planned(made(seeds=2, flags={**ANAKIN, "config.discount": 0.5}), tmp_path)
 
 
+@pytest.mark.parametrize("name", ["config.json", "checkpoints/3/MANIFEST.json"])
+def test_the_folder_of_a_run_is_no_sweeps(tmp_path, name):
+    """The run would disappear from comparisons, which take the folder for the sweep's alone."""
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}")
+    with pytest.raises(BadInput, match=f"--workdir {tmp_path} is the folder of a run: choose another one"):
+        planned(made(), tmp_path)
+
+
 def test_a_damaged_plan_is_named(tmp_path):
     (tmp_path / plan.FILE).write_text('{"runs": [')
     with pytest.raises(BadInput, match="sweep.json can't be read, or is damaged"):

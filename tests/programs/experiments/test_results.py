@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from boonta.nodes.snapshots import manifest
 from boonta.programs.experiments.folders import all_recorded, folders_of
 from boonta.programs.experiments.results import metrics_of, recorded, results_of, results_of_all
 from boonta.programs.experiments.scores import Score
@@ -58,6 +59,55 @@ def test_an_evaluation_before_the_runs_end_does_not_count(tmp_path):
     (result,), (warning,) = read(folder)
     assert result.score == Score(1.0, "last evaluation of the run", 20)
     assert "was evaluated after 2 updates, and has made 3: its last evaluation in the run counts" in warning
+
+
+def write_checkpoint(folder, number):
+    """A sound snapshot."""
+    path = folder / str(number)
+    path.mkdir(parents=True)
+    (path / "params").write_text("…")
+    manifest.write(path, number)
+    return path
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "members"])
+def test_an_evaluation_of_the_newest_sound_checkpoint_counts_though_the_run_was_killed_later(tmp_path, name):
+    """The rows of a run go further than its last checkpoint where a kill has ended it."""
+    folder = write_run(tmp_path / "run", end=())
+    write_checkpoint(folder / name, 2)
+    write_lines(folder / "evaluations.jsonl", [{**EVALUATED, "updates": 2}])
+    (result,), (warning,) = read(folder)
+    assert result.score.value == 1.5 and warning.startswith("run has not reached its stop rule: it was cut off")
+    newer = write_checkpoint(folder / name, 3)
+    (result,), (_, warning) = read(folder)
+    assert result.score == Score(1.0, "last evaluation of the run", 20)
+    expected = "run was evaluated after 2 updates, and has a checkpoint of 3: its last evaluation in the run counts"
+    assert warning == f"{expected}; evaluate it again"
+    (newer / "params").write_text("torn")  # `boonta evaluate` takes the one before.
+    (result,), _ = read(folder)
+    assert result.score.value == 1.5
+
+
+def test_an_evaluation_of_an_earlier_best_checkpoint_does_not_count(tmp_path):
+    folder = write_run(tmp_path / "run")
+    write_checkpoint(folder / "checkpoints" / "best", 2)
+    write_lines(folder / "evaluations.jsonl", [{**EVALUATED, "updates": 2, "which": "best"}])
+    (result,), warnings = read(folder, which="best")
+    assert result.score.value == 1.5 and not warnings
+    write_checkpoint(folder / "checkpoints" / "best", 3)
+    (result,), (warning,) = read(folder, which="best")
+    assert result.score.value == 1.0
+    assert warning.startswith("run was evaluated after 2 updates, and its best checkpoint is that of 3 now: its last")
+
+
+def test_an_evaluation_with_returns_that_are_not_finite_does_not_count(tmp_path):
+    folder = write_run(tmp_path / "run")
+    write_lines(folder / "evaluations.jsonl", [{**EVALUATED, "returns": [1.0, None]}])
+    (result,), (warning,) = read(folder)
+    assert result.score.value == 1.0
+    assert warning == (
+        "run was evaluated after 3 updates with returns that aren't finite: its last evaluation in the run counts"
+    )
 
 
 @pytest.mark.parametrize("members", [0, 2])
@@ -213,6 +263,8 @@ def test_a_sweep_names_its_runs(tmp_path):
     assert list(folders_of([tmp_path, other]).items()) == [(one, False), (other, True)]
     assert list(folders_of([tmp_path, other, tmp_path / "a"]).items()) == [(one, True), (other, True)]
     assert folders_of([tmp_path / "comparison", other]) == {other: True}
+    write_run(tmp_path)  # An earlier version has let a sweep take the folder of a run.
+    assert list(folders_of([tmp_path])) == [tmp_path, one, other]
 
 
 def test_a_run_of_a_sweep_without_metrics_is_left_out_by_name_unless_it_is_given_itself(tmp_path):

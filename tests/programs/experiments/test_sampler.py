@@ -94,6 +94,36 @@ def test_a_trial_with_members_that_diverged_has_failed(tmp_path, diverged, state
     assert trials._study.get_trials()[0].state == state
 
 
+@pytest.mark.parametrize(
+    ("row", "cause"),
+    [
+        ({"eval_retrun": 0.9}, "has no eval_return; did you mean 'eval_retrun'?"),
+        ({"x": 0.9}, "has no eval_return; allowed: x."),
+        ({"eval_return": None}, "its eval_return isn't finite, or not that of an evaluation"),
+        ({"eval_return": 0.9, "diverged": 2}, "2 of its members have diverged"),
+        (None, "has no eval_return; it has measured nothing"),
+    ],
+)
+def test_a_job_that_gives_its_trial_no_value_has_failed_for_this_start_and_the_next(tmp_path, row, cause):
+    trials = source(tmp_path, trials=1)
+    jobs = trials.take()
+    sound = {"updates": 10, "eval_version": 10, "eval_return": 0.9}
+    written(tmp_path / jobs[0].name, sound)
+    if row is not None:
+        counted = {"updates": 10, "eval_version": 10}
+        (tmp_path / jobs[1].name).mkdir()
+        (tmp_path / jobs[1].name / metrics.FILE).write_text(
+            json.dumps({**counted, **row, "env_steps": 10, "seconds": 10}) + "\n"
+        )
+    states = [State(job, DONE) for job in jobs]
+    for state in states:
+        trials.ended(state)
+    told = [(state.stage, state.cause) for state in states]
+    assert told == [(DONE, ""), (FAILED, cause)]
+    again = Scheduler(tmp_path, [], SLOTS, 0, source=source(tmp_path, trials=1))
+    assert again.run() == 1 and [(state.stage, state.cause) for state in again.states] == told
+
+
 def test_another_start_makes_only_the_trials_that_are_missing(tmp_path):
     run(tmp_path, source(tmp_path, trials=2))
     scheduler = run(tmp_path, source(tmp_path, trials=3))

@@ -145,3 +145,22 @@ def test_a_text_that_is_no_sweep(tmp_path, text):
 def test_words_that_are_no_flags(words, message):
     with pytest.raises(BadInput, match=message):
         values.flags_of(words)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("program: a\nseeds: 2\nprogram: b\n", "line 3, column 1: 'program' is given twice"),
+        ("program: a\nflags: {x: 1, y: 2, x: 3}\n", "line 2, column 21: 'x' is given twice"),
+        ("program: a\nflags: {x: 1, 'x': 3}\n", "line 2, column 15: 'x' is given twice"),
+    ],
+)
+def test_a_key_that_is_given_twice_is_refused(tmp_path, text, message):
+    (tmp_path / "sweep.yaml").write_text(text)
+    with pytest.raises(BadInput, match=f"sweep.yaml can't be read: {message}$"):
+        spec.read(tmp_path / "sweep.yaml")
+
+
+def test_a_key_of_a_merged_mapping_may_be_given_again():
+    text = "o: {p: &a {<<: &b {x: 1, y: 2}, x: 3}}\nq: {<<: *a, y: 4}\nr: {<<: *b}\n"
+    assert values.load(text) == {"o": {"p": {"x": 3, "y": 2}}, "q": {"x": 3, "y": 4}, "r": {"x": 1, "y": 2}}

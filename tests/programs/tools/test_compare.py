@@ -232,6 +232,32 @@ def test_a_page_that_cannot_be_written_is_refused(tmp_path):
         compare((write_run(tmp_path / "run"),), out=tmp_path / "file" / "page")
 
 
+@pytest.mark.parametrize("name", ["results.json", "index.html", "curves_seconds.svg"])
+def test_files_that_no_comparison_has_written_are_kept(tmp_path, name):
+    run = write_run(tmp_path / "run")
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "notes.txt").write_text("mine")
+    (own / name).write_text('{"key": 1}')
+    with pytest.raises(BadInput, match=re.escape(f"--out {own} has {name}, and no results.json of a comparison")):
+        compare((run,), out=own)
+    assert {path.name: path.read_text() for path in own.iterdir()} == {"notes.txt": "mine", name: '{"key": 1}'}
+    (own / name).unlink()
+    compare((run,), out=own)
+    write_run(tmp_path / "run", [9.0] * 5)
+    compare((run,), out=own)  # It is a comparison's folder now.
+    assert "| 9 |" in (own / "page.md").read_text()
+
+
+def test_a_page_is_not_up_to_date_where_there_is_another_checkpoint(tmp_path, capsys):
+    run = write_run(tmp_path / "run")
+    compare((run,))
+    (run / "checkpoints" / "best" / "3").mkdir(parents=True)
+    capsys.readouterr()
+    compare((run,))
+    assert "nothing has changed" not in capsys.readouterr().out
+
+
 def test_nothing_to_compare_is_refused():
     with pytest.raises(BadInput, match="there is no run: give"):
         compare(())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pathlib
 import shutil
 import subprocess
@@ -16,14 +17,17 @@ from boonta.agents import impala
 from boonta.envs.jax.base import Batched
 from boonta.nodes.actor import Actor
 from boonta.nodes.anakin import Anakin
+from boonta.nodes.evaluating import EvalEpisodes
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
 from boonta.nodes.watch.evaluation import Evaluation
 from boonta.programs.experiments import evaluations
+from boonta.programs.reports import page
 from boonta.programs.tools import evaluate, play
 from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
+from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.tests.helpers import nim_program
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.examples import python_blocks
@@ -85,6 +89,19 @@ def test_a_run_is_evaluated_once(folder, capsys):
     assert capsys.readouterr().out.endswith(": 0.00 ± 0.00 over 7 episodes, sampled, 7 cut after 2 steps\n")
     again, other, cut = (found for found in evaluations.read(folder / "run")[0][1:])
     assert list(again.returns) == line["returns"] and other.seed == 4 and cut.returns == (0.0,) * 7
+
+
+def test_an_evaluation_with_returns_that_are_not_finite_is_kept_as_any_other(folder, capsys, monkeypatch):
+    episodes = EvalEpisodes([1.0, math.inf, math.nan], 0, {})
+    monkeypatch.setattr(evaluate, "_play", lambda *args: episodes)
+    evaluate.evaluate((folder / "run",), episodes=3)
+    (line,) = lines(folder / "run")
+    assert line["returns"] == [1.0, None, None]
+    printed = capsys.readouterr().out
+    assert "nan ± nan over 3 episodes, sampled, 2 whose return isn't finite\n" in printed
+    evaluate.evaluate((folder / "run",), episodes=3)
+    assert capsys.readouterr().out == printed.replace("finite\n", "finite, from before\n")
+    assert "<td>–</td>" in page.whole(read_config(folder / "run"), folder / "run")
 
 
 def test_the_code_of_the_guide_plays_a_runs_params(finished):

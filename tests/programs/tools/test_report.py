@@ -72,6 +72,8 @@ def test_the_page_has_all_of_the_run_and_needs_nothing_else(run, capsys):
     (run / "explain" / "tree.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"><title>a search</title></svg>')
     (run / "tensorboard").mkdir()
     (run / "tensorboard" / "hidden.png").write_bytes(b"no picture")
+    (run / "wandb" / "media").mkdir(parents=True)  # Weights & Biases keeps copies of films.
+    imageio.imwrite(run / "wandb" / "media" / "copy.gif", frames)
     (run / "matches.txt").write_text("against uct:10\n  3 won\n")
     evaluated = {"updates": 3, "which": "best", "episodes": 2, "deterministic": True, "seed": 0, "returns": [1.0, 4.0]}
     run_folders.write_lines(run / "evaluations.jsonl", [evaluated])

@@ -65,6 +65,13 @@ def test_a_folder_of_an_archive_is_refused_and_stays_as_it_is(tmp_path):
     assert sorted(os.listdir(tmp_path)) == before and "index.json" in before
 
 
+def test_a_folder_of_a_sweep_is_refused(tmp_path):
+    (tmp_path / schema.SWEEP).write_text("{}")
+    with pytest.raises(BadInput, match=f"{tmp_path} is the folder of a sweep, as its sweep.json shows: choose another"):
+        claim(tmp_path)
+    assert not (tmp_path / schema.CONFIG).exists()
+
+
 def test_a_folder_of_another_program(tmp_path):
     claim(tmp_path, name="muzero_atari").close()
     with pytest.raises(BadInput, match=f"--workdir {tmp_path} holds a run of muzero_atari, not of tiny_program"):
