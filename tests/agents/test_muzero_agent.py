@@ -241,16 +241,16 @@ def test_agent_travels_to_another_process():
     copy = cloudpickle.loads(cloudpickle.dumps(agent))
     assert copy.tables == agent.tables
     seen = timestep(FIRST, np.ones((2, 4), np.float32))
-    played = [
-        jax.jit(a.eval_policy.step)(
-            a.update.params(drawn(a.update.init)),
+    one, other = (
+        jax.jit(a.eval_policy.step).lower(
+            jax.eval_shape(lambda key, a=a: a.update.params(a.update.init(key)), jax.random.PRNGKey(0)),
             jnp.array([0, 1], jnp.uint32),
             seen,
             a.eval_policy.initial_state(Slots(2)),
         )
         for a in (agent, copy)
-    ]
-    jax.tree.map(np.testing.assert_array_equal, *played)
+    )
+    assert one.as_text() == other.as_text()  # So both compute the same bits.
 
 
 EIGHT_DEVICES = """
