@@ -19,14 +19,14 @@ from dm_env import specs
 from haiku.experimental.flax import lift
 
 from boonta.agents import impala, muzero, networks
-from boonta.agents.base import Slots
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
 from boonta.agents.heads import categorical
 from boonta.agents.muzero.networks import make_model
 from boonta.agents.policy_value import make_network
-from boonta.envs.base import FIRST, EnvSpec, TimeStep
+from boonta.envs.base import EnvSpec
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.tests.helpers.lowered import arguments, programs
 from boonta.tests.helpers.params import drawn
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
@@ -70,23 +70,9 @@ def torso(function):
     return lambda name: function
 
 
-def arguments(agent, spec=SPEC):
-    """Those of the policy's first step, the params by their shapes alone."""
-    params = jax.eval_shape(lambda key: agent.update.params(agent.update.init(key)), jax.random.PRNGKey(0))
-    shown = np.ones((2, *spec.observations.shape), spec.observations.dtype)
-    timestep = TimeStep(np.full(2, FIRST, np.int32), np.zeros(2, np.float32), np.ones(2, np.float32), shown)
-    return params, jax.random.PRNGKey(1), timestep, agent.policy.initial_state(Slots(2))
-
-
 def extras(agent):
     """The shapes of the extras of the policy's first step."""
-    return jax.eval_shape(agent.policy.step, *arguments(agent))[1]
-
-
-def programs(agent, spec=SPEC):
-    """What XLA is given to compile: agents whose programs are the same compute the same bits from the same params."""
-    step, init = jax.jit(agent.policy.step), jax.jit(agent.update.init)
-    return step.lower(*arguments(agent, spec)).as_text(), init.lower(jax.random.PRNGKey(0)).as_text()
+    return jax.eval_shape(agent.policy.step, *arguments(agent, SPEC))[1]
 
 
 @pytest.mark.parametrize("own", [Flat, lifted])
@@ -119,13 +105,13 @@ def test_impalas_own_network_is_a_whole_one(change):
 @pytest.mark.parametrize("config", [MUZERO, STOCHASTIC, TOWER])
 def test_muzeros_own_model_is_a_whole_one(config):
     usual, own = muzero.make(config, SPEC), muzero.make(config, SPEC, network=make_model(config, SPEC.observations, 3))
-    assert programs(usual) == programs(own)
+    assert programs(usual, SPEC) == programs(own, SPEC)
 
 
 @pytest.mark.parametrize("make", [lambda: impala.make(IMPALA, SPEC, Flat), lambda: muzero.make(MUZERO, SPEC, Flat)])
 def test_an_agent_with_a_network_travels_to_another_process(make):
     agent = make()
-    assert programs(cloudpickle.loads(cloudpickle.dumps(agent))) == programs(agent)
+    assert programs(cloudpickle.loads(cloudpickle.dumps(agent)), SPEC) == programs(agent, SPEC)
 
 
 def test_make_touches_no_device_even_where_a_layer_suits_itself_to_it():
