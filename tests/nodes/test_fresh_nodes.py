@@ -24,7 +24,7 @@ from boonta.programs.wiring.launch import Program, Run, group
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.batches import Batches, BatchStore
 
-pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
+pytestmark = pytest.mark.once
 
 ENV = Catch(rows=3, columns=3)
 

@@ -248,7 +248,6 @@ def test_policy_lag_counts_versions(tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.unoptimised
 def test_one_device_and_eight_learn_the_same():
     """Simulated devices must be requested before JAX starts, so this runs in a process of its own."""
     code = textwrap.dedent(

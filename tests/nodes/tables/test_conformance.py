@@ -61,7 +61,6 @@ def test_the_replay_on_the_device_passes():
 
 
 @pytest.mark.once
-@pytest.mark.unoptimised
 def test_rounds_of_another_ratio_are_found():
     def make(table: Table) -> Opened:
         store = DeviceStore(table)
