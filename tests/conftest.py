@@ -13,6 +13,7 @@ import tempfile
 import pytest
 
 from boonta.envs import rendering
+from boonta.tests.helpers.launched import SMALL_SEARCH
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -38,6 +39,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("cluster") and item.get_closest_marker("once"):
             raise pytest.UsageError(f"{item.nodeid} is marked `cluster` and `once`, so that no Python would run it")
+        if item.get_closest_marker("once") and SMALL_SEARCH.mark in item.iter_markers():
+            raise pytest.UsageError(f"{item.nodeid} is marked `once` and SMALL_SEARCH: no Python would run it")
         if not CLUSTER and item.get_closest_marker("cluster"):
             item.add_marker(skip)
 

@@ -32,6 +32,7 @@ from boonta.tests.helpers.deadline import DEADLINE_S
 OPTIONS = muzero.Options(num_simulations=2, num_envs=4, seconds=0.05)
 
 
+@pytest.mark.unoptimised
 @pytest.mark.parametrize(
     "part",
     [

@@ -74,6 +74,7 @@ def test_hyper_parameters_stay_within_their_bounds():
     assert np.all(np.diff(share) > 0) and np.all(np.diff(cost) > 0)
 
 
+@pytest.mark.unoptimised
 def test_impala_learns_to_look_further_ahead():
     """The learned discount rises from 0.5, because 0.99 judges it and Catch's reward comes after nine steps."""
     env = Catch()

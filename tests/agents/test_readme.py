@@ -35,7 +35,10 @@ PAGE = pathlib.Path(__file__).parents[2] / "agents" / "README.md"
 CODE, REPLAYED, *NETWORKS = python_blocks(PAGE)
 ENV = Catch()
 # Fewer simulations take less time; the page's model has no functions for the consistency loss.
-MUZERO = replaced(muzero.CATCH, {"num_simulations": 4, "consistency_cost": 0.0, "replay.min_size": 64})
+MUZERO = replaced(
+    muzero.CATCH,
+    {"num_simulations": 4, "consistency_cost": 0.0, "replay.min_size": 64, "replay.sampler": "proportional"},
+)
 
 
 @pytest.fixture(params=[CODE, REPLAYED], ids=["fresh", "replayed"])

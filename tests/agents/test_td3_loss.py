@@ -19,7 +19,7 @@ from boonta.agents.td3.loss import smoothed, td3_loss
 from boonta.agents.transitions import TransitionReplay
 from boonta.envs.base import MID, EnvSpec
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 ACTIONS = specs.BoundedArray((1,), np.float32, -2, 2)
 BOX = real_actions(ACTIONS, "TD3")

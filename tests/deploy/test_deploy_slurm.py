@@ -12,6 +12,7 @@ import pytest
 from boonta.deploy import core, slurm, slurm_script
 from boonta.programs.experiments import plan
 from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers.planning import check_here
 from boonta.tests.helpers.slurm_commands import LIGHT, RUN, Cluster
 
 pytestmark = pytest.mark.once
@@ -175,7 +176,8 @@ slots: {{number: 3}}
 
 
 @pytest.fixture
-def sweep(tmp_path):
+def sweep(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "check", check_here)
     file = tmp_path / "sweep.yaml"
     file.write_text(SWEEP)
     return file

@@ -67,6 +67,11 @@ class Parts:
         """Nothing is open."""
 
 
+def save(learner: Learner, file: pathlib.Path) -> None:
+    """Writes the leaves of the learner's state."""
+    np.savez(file, *map(np.asarray, jax.tree.leaves(jax.device_get(learner._state))))
+
+
 def main(name: str, updates: int, folder: pathlib.Path, hosts: Hosts) -> None:
     module = importlib.import_module(f"boonta.agents.{name}")
     agent = module.make(module.CATCH, Catch().spec)
@@ -77,11 +82,11 @@ def main(name: str, updates: int, folder: pathlib.Path, hosts: Hosts) -> None:
         "learner", agent, Catch().spec, store, variables, folder=str(folder / "checkpoints"), agreement=agreement
     )
     learner.start()
+    save(learner, folder / f"start-{hosts.number}-{hosts.index}.npz")
     for _ in range(updates):
         learner.step()
     learner.settle()
-    leaves = jax.tree.leaves(jax.device_get(learner._state))
-    np.savez(folder / f"state-{hosts.number}-{hosts.index}.npz", *map(np.asarray, leaves))
+    save(learner, folder / f"state-{hosts.number}-{hosts.index}.npz")
     learner._agreement.leave(False)
 
 

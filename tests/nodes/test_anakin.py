@@ -54,11 +54,12 @@ def equal(one: dict, other: dict) -> bool:
     return all(jax.tree.leaves(jax.tree.map(np.array_equal, one, other)))
 
 
-@pytest.mark.parametrize("kind", ["queue", "replay", "several", "impala"])
+@pytest.mark.parametrize("kind", ["several", "impala"])
 def test_the_same_seed_gives_the_same_bits(tmp_path, kind):
+    """What is killed and goes on shows it of the others, see test_exact_resume."""
     first = learn(tmp_path / "a", 16, kind)
     assert equal(first, learn(tmp_path / "b", 16, kind))
-    if kind in ("queue", "impala"):  # Environments and params are seeded alike for any table.
+    if kind == "impala":  # Environments and params are seeded alike for any table.
         assert not equal(first, learn(tmp_path / "c", 16, kind, seed=1))
 
 
@@ -84,12 +85,13 @@ def check_devices(folder, kind: str) -> None:
     one, eight = (learn(folder / str(devices), 16, kind, devices=devices) for devices in (1, 8))
     assert not equal(before, one)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one, eight)
-    if kind != "muzero":  # Its third compilation costs as much as all the others' do.
+    # MuZero's third compilation costs as much as all the others' do; several tables show what a queue would.
+    if kind not in ("queue", "muzero"):
         assert equal(eight, learn(folder / "again", 16, kind, devices=8))
 
 
 @pytest.mark.parametrize(
-    "kinds", [("queue", "replay", "several"), pytest.param(("impala", "muzero"), marks=pytest.mark.slow)], ids="-".join
+    "kinds", [("queue", "several"), pytest.param(("impala", "muzero"), marks=pytest.mark.slow)], ids="-".join
 )
 def test_one_device_and_eight_learn_the_same(kinds):
     """Simulated devices must be requested before JAX starts, so this runs in a process of its own."""

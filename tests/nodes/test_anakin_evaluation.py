@@ -18,7 +18,7 @@ from boonta.nodes.fused.dispatch import Pending
 from boonta.nodes.watch.evaluation import Evaluation
 from boonta.tests.helpers.fused import ENV, IMPALA, agent, node
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 
 def test_the_very_state_that_was_evaluated_best_is_kept(tmp_path, monkeypatch):

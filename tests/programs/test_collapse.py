@@ -21,6 +21,7 @@ def run(folder: pathlib.Path, *flags: str) -> subprocess.CompletedProcess:
     return subprocess.run([*command, "--workdir", str(folder)], capture_output=True, text=True, timeout=DEADLINE_S)
 
 
+@pytest.mark.unoptimised
 def test_a_run_that_collapses_ends_with_code_3_and_says_why_last(tmp_path):
     flags = ["--config.optimiser.learning-rate", "10", "--stop.on-collapse", "--stop.seconds", "200"]
     done = run(tmp_path, *flags)

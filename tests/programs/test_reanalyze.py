@@ -34,8 +34,8 @@ def run(workdir, *arguments: str) -> dict[str, float]:
     [
         pytest.param("local_mt", marks=pytest.mark.cluster),
         pytest.param("serial", marks=[pytest.mark.cluster, pytest.mark.slow]),
-        pytest.param("sebulba", marks=[SMALL_SEARCH, pytest.mark.once]),
-        pytest.param("anakin", marks=[SMALL_SEARCH, pytest.mark.once]),
+        pytest.param("sebulba", marks=SMALL_SEARCH),
+        pytest.param("anakin", marks=SMALL_SEARCH),
     ],
 )
 def test_learns_from_what_reanalyzers_renew(tmp_path, schedule):

@@ -86,8 +86,9 @@ def test_its_checkpoint_is_played(learned, capsys):
     assert "in 9 env steps" in capsys.readouterr().out
 
 
+@pytest.mark.unoptimised
 def test_an_arena_measures_self_play_in_matches(tmp_path):
-    flags = ["--env", "tic_tac_toe", "--agent", "muzero", "--stop.eval-return", "-1"]  # The first evaluation ends it.
+    flags = ["--env", "tic_tac_toe", "--agent", "dqn", "--stop.eval-return", "-1"]  # The first evaluation ends it.
     with pytest.raises(SystemExit) as ended:
         main(swap_program, ["--launch", "sebulba", "--workdir", str(tmp_path), *flags])
     assert ended.value.code == 0

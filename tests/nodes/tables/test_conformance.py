@@ -43,7 +43,7 @@ def test_the_queue_in_this_process_passes():
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("make", [host, host_on_device])
+@pytest.mark.parametrize("make", [host, pytest.param(host_on_device, marks=pytest.mark.unoptimised)])
 def test_the_replay_in_this_process_passes(make):
     conformance.check(make, samplers=("uniform", "proportional", "rank"))
 
@@ -55,6 +55,7 @@ def test_each_of_several_tables_in_this_process_passes(first):
 
 
 @pytest.mark.once
+@pytest.mark.unoptimised
 def test_the_replay_on_the_device_passes():
     conformance.check(device, samplers=("uniform", "proportional"), in_rounds=True)
 

@@ -12,6 +12,7 @@ from boonta.programs.experiments.spec import Spec
 from boonta.programs.wiring.command_line.arguments import function_of, origin_of, parse
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.folder import claim_workdir
+from boonta.tests.helpers.planning import check_here
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 IMPALA = str(ROOT / "programs" / "impala.py")
@@ -24,8 +25,12 @@ def made(**content) -> Spec:
     return spec.made({"program": IMPALA, "env": "catch", "flags": ANAKIN, **content}, "sweep.yaml")
 
 
-def planned(given: Spec, folder: pathlib.Path) -> list[Job]:
-    return plan.plan(given, spec.entries(given), folder, plan.read(folder))
+def planned(given: Spec, folder: pathlib.Path, apart: bool = False) -> list[Job]:
+    """The jobs, checked in this process, or apart in one of their own, as the command does."""
+    with pytest.MonkeyPatch.context() as patched:
+        if not apart:
+            patched.setattr(plan, "check", check_here)
+        return plan.plan(given, spec.entries(given), folder, plan.read(folder))
 
 
 def begin(folder: pathlib.Path, job: Job) -> None:
@@ -74,12 +79,12 @@ def test_an_unknown_environment_is_named_with_near_matches(tmp_path):
 def test_a_program_that_can_not_be_imported_is_named(tmp_path):
     (tmp_path / "broken.py").write_text("import nothing_of_this_name\n")
     with pytest.raises(BadInput, match="broken.py: its runs can't be checked: .*nothing_of_this_name"):
-        planned(made(program=str(tmp_path / "broken.py")), tmp_path)
+        planned(made(program=str(tmp_path / "broken.py")), tmp_path, apart=True)
 
 
 def test_runs_that_differ_in_what_can_be_traced_are_one_population_others_several(tmp_path):
     rates, sizes = {"config.optimiser.learning-rate": [0.001, 0.01]}, {"config.lstm-size": [0, 16]}
-    jobs = planned(made(seeds=[3, 5], grid=rates | sizes), tmp_path)
+    jobs = planned(made(seeds=[3, 5], grid=rates | sizes), tmp_path, apart=True)
     assert [len(job.runs) for job in jobs] == [4, 4] and len({job.name for job in jobs}) == 2
     for job, size in zip(jobs, (0, 16)):
         assert [(m["seed"], m["optimiser.learning_rate"]) for m in job.members] == [

@@ -28,6 +28,7 @@ main(solo_program, sys.argv[1:])
 
 
 @pytest.mark.once
+@pytest.mark.unoptimised
 def test_a_runs_last_checkpoint_plays_and_trackers_get_it(tmp_path):
     flags = ["--videos", "--log", "tensorboard", "boonta.tests.helpers.sinks:Recording", "--stop.updates", "20"]
     command = [sys.executable, "-c", PATIENT, "--workdir", str(tmp_path), *flags]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,24 +40,52 @@ from boonta.tests.helpers.solo_program import solo_program
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 ROOT = pathlib.Path(__file__).parents[4]
-PROGRAM = [sys.executable, str(ROOT / "tests" / "helpers" / "solo_program.py")]
+FILE = str(ROOT / "tests" / "helpers" / "solo_program.py")
+PROGRAM = [sys.executable, FILE]
+# The same file, where the cluster's packages can't be imported, after what a user may import with it.
+ALONE = f"""
+import runpy, sys
+sys.modules.update(launchpad=None, reverb=None, tensorflow=None, courier=None)
+from boonta.programs import central_inference, impala, muzero, population, reanalyze, self_play
+from boonta.programs.tools import compare, play
+runpy.run_path({FILE!r}, run_name="__main__")
+"""
 
 
-def run(folder, *flags: str, **options) -> subprocess.CompletedProcess:
-    command = [*PROGRAM, "--workdir", str(folder), *flags]
-    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, **options)
+def run(folder, *flags: str, program=PROGRAM) -> subprocess.CompletedProcess:
+    command = [*program, "--workdir", str(folder), *flags]
+    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+
+
+def run_here(folder, *flags: str) -> int:
+    """Runs the program in this process, which has imported all already; returns its exit code."""
+    with pytest.raises(SystemExit) as ended:
+        launch.main(solo_program, ["--workdir", str(folder), *flags])
+    return ended.value.code
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run that ended by its stop rule, and what it printed."""
+    """A run that ended by its stop rule, and what it printed; it had none of the cluster's packages."""
     folder = tmp_path_factory.mktemp("run")
-    return folder, run(folder, "--stop.updates", "40", "--stop.seconds", "200")
-
-
-def test_it_ends_by_its_rule_and_leaves_what_every_run_leaves(finished):
-    folder, done = finished
+    done = run(folder, "--stop.updates", "40", "--stop.seconds", "200", program=[sys.executable, "-c", ALONE])
     assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+@pytest.fixture(scope="module")
+def resumed(finished, tmp_path_factory):
+    """A copy of that run which goes on, and is traced now; and what it printed."""
+    folder = tmp_path_factory.mktemp("resumed") / "run"
+    shutil.copytree(finished[0], folder)
+    assert not (folder / "profile").exists()
+    done = run(folder, "--stop.updates", "100", "--profile", "5")
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_it_ends_by_its_rule_without_the_clusters_packages_and_leaves_what_every_run_leaves(finished):
+    folder, done = finished
     assert "done: updates reached 40 (limit 40)" in done.stdout
     assert {"config.json", "metrics.jsonl", "tensorboard", "checkpoints"} <= {path.name for path in folder.iterdir()}
     assert not undeclared(folder)
@@ -73,25 +102,21 @@ def test_it_ends_by_its_rule_and_leaves_what_every_run_leaves(finished):
     assert code.endswith("DEBUG ended with code 0")
 
 
-def test_it_ends_when_evaluations_get_no_better_and_counts_anew_when_it_is_resumed(tmp_path):
+def test_it_ends_when_evaluations_get_no_better_and_counts_anew_when_it_is_resumed(tmp_path, capsys):
     """Episodes of two steps have no return. The first evaluations come after 2, 5, 10, 20 and 40 updates."""
     flags = ("--stop.patience", "2", "--max-steps", "2")
     for first, last in ((2, 10), (20, 60)):
-        done = run(tmp_path, *flags)
-        assert done.returncode == 0, done.stderr
+        assert run_here(tmp_path, *flags) == 0
         reason = f"patience: 2 evaluations in a row not above the best, 0 at {first} updates"
-        assert f"done: {reason}" in done.stdout
+        assert f"done: {reason}" in capsys.readouterr().out
         assert metrics.read(tmp_path)[-1]["eval_version"] == last
 
 
-def test_it_is_resumed_and_other_settings_are_refused(finished):
-    folder, _ = finished
-    refused = run(folder, "--width", "4")
-    assert refused.returncode == 2 and "width was 8, is 4" in refused.stderr
-    done = run(folder, "--stop.updates", "60")
-    assert done.returncode == 0, done.stderr
-    assert metrics.read(folder)[-1]["updates"] == 60
-    assert (folder / "checkpoints" / "60").exists()
+def test_it_is_resumed_and_other_settings_are_refused(finished, resumed, capsys):
+    assert run_here(finished[0], "--width", "4") == 2 and "width was 8, is 4" in capsys.readouterr().err
+    folder, _ = resumed
+    assert metrics.read(folder)[-1]["updates"] == 100
+    assert (folder / "checkpoints" / "100").exists()
 
 
 def test_its_checkpoint_is_played_in_the_environments_batch(finished, capsys):
@@ -100,14 +125,11 @@ def test_its_checkpoint_is_played_in_the_environments_batch(finished, capsys):
     assert capsys.readouterr().out in (f"return {total} in 9 env steps: {folder}/play.gif\n" for total in (-1, 1))
 
 
-def test_its_updates_are_traced_on_request_also_where_it_is_resumed(tmp_path):
-    done = run(tmp_path, "--stop.updates", "20")
-    assert done.returncode == 0 and not (tmp_path / "profile").exists(), done.stderr
-    done = run(tmp_path, "--stop.updates", "80", "--profile", "5")
-    assert done.returncode == 0, done.stderr
-    where = f"profile: 5 updates of the learner are traced, after the first 10 of each of its lives, into {tmp_path}"
+def test_its_updates_are_traced_on_request_also_where_it_is_resumed(resumed):
+    folder, done = resumed
+    where = f"profile: 5 updates of the learner are traced, after the first 10 of each of its lives, into {folder}"
     assert f"{where}/profile\n" in done.stdout and "no trace" not in done.stdout
-    assert traces.updates(tmp_path / "profile" / "anakin")[0] >= 30
+    assert traces.updates(folder / "profile" / "anakin")[0] >= 40 + 10
 
 
 def test_ctrl_c_saves_and_exits_130(tmp_path):
@@ -173,19 +195,6 @@ def test_groups_that_would_be_lost_are_refused(groups, message):
 def test_an_odd_number_of_environments_is_fused():
     groups = [group(Learner), group(Actor, num_envs=9)]
     assert anakin.one_of(Program("mine", Run(launch="anakin"), make_agent(), ENV, groups)).settings["num_envs"] == 9
-
-
-def test_neither_launchpad_nor_reverb_nor_tensorflow_is_imported(tmp_path):
-    code = (
-        "import sys; sys.modules.update(launchpad=None, reverb=None, tensorflow=None, courier=None)\n"
-        "from boonta.programs import central_inference, impala, muzero, population, reanalyze, self_play\n"
-        "from boonta.programs.tools import compare, play\n"
-        "from boonta.programs.wiring import launch\n"
-        "from boonta.tests.helpers.solo_program import solo_program\n"
-        f"launch.main(solo_program, ['--workdir', {str(tmp_path)!r}, '--stop.updates', '2'])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
