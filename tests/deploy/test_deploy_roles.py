@@ -11,6 +11,8 @@ from boonta.deploy import jobset, roles
 from boonta.deploy.resources import Resources, ResourceTable
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.provenance import ROOT
+from boonta.tests.helpers import pods
+from boonta.tests.helpers.manifests import job
 
 IMPALA = ROOT / "programs" / "impala.py"
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
@@ -45,6 +47,16 @@ def test_a_group_whose_label_can_name_no_pods_is_refused(monkeypatch, label):
     monkeypatch.setattr(roles, "build", lambda file, flags: named)
     with pytest.raises(BadInput, match=f"group '{label}' can't name pods: give it a label of lower-case letters"):
         jobset.prepare(LIGHT, [], ResourceTable("image"))
+
+
+@pytest.mark.parametrize("text", ["5$$ a day", "$(BOONTA_INDEX)", "$$(BOONTA_INDEX)", "$HOME/$", "a$"])
+def test_flags_and_variables_reach_a_pod_as_they_are_given(text):
+    """Kubernetes would expand some of it."""
+    flags = ["--process-env", f"actor:TEXT={text}"]
+    manifest, _ = jobset.render(jobset.prepare(LIGHT, flags, TABLE))
+    command, variables = pods.Pod(manifest, job(manifest, "actor"), 0).command()
+    assert command[command.index("--") + 1 :][:2] == flags and variables["TEXT"] == text
+    assert command[command.index("--index") + 1] == variables[roles.INDEX] == "0"
 
 
 def test_a_program_file_outside_the_image_is_refused(tmp_path):
