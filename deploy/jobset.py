@@ -26,6 +26,7 @@ from typing import Any
 import tyro
 import yaml
 
+from boonta.deploy import core
 from boonta.deploy.program import made_by
 from boonta.deploy.resources import ResourceTable, read
 from boonta.deploy.roles import INDEX, KEY, Deployment, Role, prepare, prepare_sweep
@@ -40,7 +41,7 @@ COMMAND = "boonta.deploy.jobset"
 RUN_LABEL = "boonta/run"
 USER = 1000  # The user id in the image.
 MONITOR = "monitor"
-GRACE_S = 120  # Time to save a checkpoint before SIGKILL; a preempted TPU gets less.
+GRACE_S = 120  # Time from SIGTERM to SIGKILL; pods that save have `core.END_S`. A preempted machine gives less.
 EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
 
 
@@ -98,6 +99,7 @@ def _replicated_job(deployment: Deployment, role: Role) -> Manifest:
         "completions": role.pods,
         "parallelism": role.pods,
         "backoffLimit": role.retries,
+        "podReplacementPolicy": "Failed",  # A pod that ends may still be saving what its successor is to find.
         "template": {"metadata": {"labels": {RUN_LABEL: deployment.name}}, "spec": _pod(deployment.table, role)},
     }
     if rules := _pod_failures(role):
@@ -115,7 +117,7 @@ def _pod(table: ResourceTable, role: Role) -> Manifest:
         selector["cloud.google.com/gke-tpu-topology"] = role.resources.topology
     pod: Manifest = {
         "restartPolicy": "Never" if _pod_failures(role) else "OnFailure",  # Only then may there be rules.
-        "terminationGracePeriodSeconds": GRACE_S,
+        "terminationGracePeriodSeconds": int(core.END_S) if role.volume[0] else GRACE_S,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "hostNetwork": False,

@@ -181,6 +181,18 @@ def test_the_learner_decides_how_it_ends(manifest):
     ]
 
 
+def test_a_pod_that_saves_has_the_time_for_it_and_its_successor_waits_for_it(manifest):
+    """A pod whose machine is drained may save for minutes."""
+    graces = {each["name"]: pod(manifest, each["name"])["terminationGracePeriodSeconds"] for each in jobs_of(manifest)}
+    saving = dict.fromkeys(("monitor", "replay", "learner"), core.END_S)
+    assert graces == {**saving, "variables": jobset.GRACE_S, "actor": jobset.GRACE_S, "evaluator": jobset.GRACE_S}
+    assert {each["template"]["spec"]["podReplacementPolicy"] for each in jobs_of(manifest)} == {"Failed"}
+
+
+def jobs_of(manifest: dict) -> list[dict]:
+    return manifest["spec"]["replicatedJobs"]
+
+
 def test_pods_of_actors_may_be_lost_and_added_in_any_number(manifest):
     spec = job(manifest, "actor")["template"]["spec"]
     assert (spec["backoffLimit"], spec["completions"], spec["parallelism"]) == (roles.MANY, 4, 4)
