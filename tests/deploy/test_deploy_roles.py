@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from boonta.deploy import jobset, roles
+from boonta.deploy import jobset, roles, slurm, tpu_vm
 from boonta.deploy.resources import Resources, ResourceTable
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.provenance import ROOT
@@ -34,17 +34,31 @@ def test_programs_that_do_not_fit_are_refused(flags, table, message):
         jobset.prepare(IMPALA, ["catch", *flags], table)
 
 
-@pytest.mark.parametrize("label", ["fast_actor", "Fast", "2nd", "fast-"])
-def test_a_group_whose_label_can_name_no_pods_is_refused(monkeypatch, label):
+def rename(monkeypatch, group: str, label: str) -> None:
+    """Gives another label to a group of each program that is built."""
     built = roles.build(LIGHT, [])
-    groups = [
-        dataclasses.replace(each, label=label) if each.label == "actor" else each for each in built.program.groups
-    ]
+    groups = [dataclasses.replace(each, label=label) if each.label == group else each for each in built.program.groups]
     named = built._replace(
         program=dataclasses.replace(built.program, groups=tuple(groups)),
-        environment={**built.environment, label: built.environment["actor"]},
+        environment={**built.environment, label: built.environment[group]},
     )
-    monkeypatch.setattr(roles, "build", lambda file, flags: named)
+    for module in (roles, slurm, tpu_vm):
+        monkeypatch.setattr(module, "build", lambda file, flags: named)
+
+
+def test_the_learner_is_known_by_its_role(monkeypatch):
+    rename(monkeypatch, "learner", "trainer")
+    found = tpu_vm.prepare(tpu_vm.Machines(LIGHT, "a,b,c", learner_host="b"), []).commands
+    assert [name for name, command in found.items() if command[-2] == "b"] == ["trainer"]
+    with pytest.raises(
+        BadInput, match="group 'trainer' has the role 'learner': 'learner' is the label of learners, al"
+    ):
+        jobset.prepare(LIGHT, [], TABLE)
+
+
+@pytest.mark.parametrize("label", ["fast_actor", "Fast", "2nd", "fast-"])
+def test_a_group_whose_label_can_name_no_pods_is_refused(monkeypatch, label):
+    rename(monkeypatch, "actor", label)
     with pytest.raises(BadInput, match=f"group '{label}' can't name pods: give it a label of lower-case letters"):
         jobset.prepare(LIGHT, [], ResourceTable("image"))
 
