@@ -218,7 +218,7 @@ def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
 def _unit_command(job: Job) -> str:
     """The command that each machine runs: the program itself, which connects to the other machines'."""
     places = host_flags("${BOONTA_HOSTS%%,*}", "$BOONTA_PORT", job.nodes, "$index")
-    return " ".join([f'exec {job.run} python "$0" "$@"', *(f'"{word}"' for word in places)])
+    return " ".join([f'{job.run} python "$0" "$@"', *(f'"{word}"' for word in places)])
 
 
 def _script(job: Job, turn: _Turn, name: str, setting: str, array: str = "") -> str:
