@@ -201,8 +201,8 @@ def run(
       when_over: what the monitor's process does once the program ends, whoever still saves; it may be called again.
 
     Returns:
-      The exit code: 0 after the program's work, 1 after a failure, here or elsewhere, 143 if SIGTERM came first; of the
-      monitor also 3, see `COLLAPSED_CODE`.
+      The exit code: 0 after the program's work, 1 after a failure, here or elsewhere, 143 if SIGTERM came first, to a
+      learner that ends because another got it, too; of the monitor also 3, see `COLLAPSED_CODE`.
 
     Raises:
       OSError: a port is taken, or a server can't be reached.

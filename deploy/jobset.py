@@ -7,7 +7,8 @@ makes the program end or start again, where "learner" stands for the unit, too:
 
 - the learner's job succeeds, with a pod for each of several learners: so does the set, and all other pods are ended;
 - a learner's pod fails, or ends because another node has failed: the set starts again, `max_restarts` times;
-- a learner's pod is preempted or evicted: the set starts again, however often;
+- a learner's pod is preempted or evicted: the set starts again, however often; of several units, others end with it as
+  after a failure, so that this usually counts;
 - the monitor's pod refuses to start, by code 2, such as a folder with another run: the set fails;
 - another pod fails or is preempted, the monitor's, too: it alone starts again. The program goes on without those of
   `deploy.core.DISPENSABLE` roles, however long they are away.
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import signal
 import sys
 from typing import Any
 
@@ -86,7 +88,10 @@ def _pod_failures(role: Role) -> list[Manifest]:
     """The rules for a pod that fails, of which the first that matches counts; where none does, it counts as a retry."""
     disrupted: Manifest = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     if role.decides:
-        return [{"action": "FailJob", **disrupted}]
+        asked: Manifest = {
+            "onExitCodes": {"operator": "In", "values": [128 + signal.SIGTERM]}
+        }  # It, or another learner.
+        return [{"action": "FailJob", **disrupted}, {"action": "FailJob", **asked}]
     if role.label == MONITOR:
         bad_input: Manifest = {"onExitCodes": {"operator": "In", "values": [2]}}
         return [{"action": "Ignore", **disrupted}, {"action": "FailJob", **bad_input}]
@@ -192,8 +197,8 @@ def render_sweep(deployment: Deployment, sweep: Planned) -> list[Manifest]:
     del job["backoffLimit"]
     job["parallelism"] = min(sweep.spec.slots.at_once, role.pods)
     job["backoffLimitPerIndex"], job["maxFailedIndexes"] = sweep.spec.retries, role.pods
-    (disrupted,) = job["podFailurePolicy"]["rules"]
-    disrupted["action"] = "Ignore"  # It goes on in a new pod, and this doesn't count.
+    disrupted = job["podFailurePolicy"]["rules"][0]
+    job["podFailurePolicy"]["rules"] = [{**disrupted, "action": "Ignore"}]  # It goes on in a new pod, uncounted.
     return [manifest, _network_policy(deployment)]
 
 

@@ -167,8 +167,10 @@ def test_the_learner_decides_how_it_ends(manifest):
         assert pod(manifest, replicated["name"])["restartPolicy"] == ("Never" if has_rules else "OnFailure")
         assert spec["backoffLimit"] == (0 if learns else roles.MANY)
         assert ("podFailurePolicy" in spec) == has_rules
-    (rule,) = job(manifest, "learner")["template"]["spec"]["podFailurePolicy"]["rules"]
-    assert rule == {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    assert job(manifest, "learner")["template"]["spec"]["podFailurePolicy"]["rules"] == [
+        {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [143]}},
+    ]
     rules = manifest["spec"]["failurePolicy"]["rules"]
     assert [(rule["action"], rule["onJobFailureReasons"], rule["targetReplicatedJobs"]) for rule in rules] == [
         ("RestartJobSetAndIgnoreMaxRestarts", ["PodFailurePolicy"], ["learner"]),
