@@ -13,7 +13,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from boonta.deploy.ending import Ending
@@ -186,6 +186,7 @@ def run(
     reach_s: float,
     route: Route | None,
     starts_again: bool = False,
+    when_over: Callable[[], None] = lambda: None,
 ) -> int:
     """Runs one node of a bound program in this process and thread, until the program or this process is to end.
 
@@ -197,10 +198,11 @@ def run(
       reach_s: how long to wait for the servers that the node calls.
       route: this process's way to the tables, if it leads through a tunnel.
       starts_again: whether the platform starts each node again that ends.
+      when_over: what the monitor's process does once the program ends, whoever still saves; it may be called again.
 
     Returns:
-      The exit code: 0 after the program's work, 1 after a failure, here or elsewhere, 143 if SIGTERM came first; of the
-      monitor also 3, see `COLLAPSED_CODE`.
+      The exit code: 0 after the program's work, 1 after a failure, here or elsewhere, 143 if SIGTERM came first, to a
+      learner that ends because another got it, too; of the monitor also 3, see `COLLAPSED_CODE`.
 
     Raises:
       OSError: a port is taken, or a server can't be reached.
@@ -228,7 +230,7 @@ def run(
             dispensable = [each.name for each in others if each.is_dispensable]
             returning = [each.name for each in others if starts_again and not each.decides]
             instance.expect([each.name for each in others], dispensable, returning)
-            stack.enter_context(_shown(instance))
+            stack.enter_context(_shown(instance, when_over))
         with contextlib.suppress(Exception):  # It ends the node later, if the monitor goes on giving no answer.
             instance.heartbeat()  # The answer has what no launcher counts here: earlier lives, and starts.
         try:
@@ -270,14 +272,17 @@ def _await_servers(servers: Sequence[str], task: Task, reach_s: float) -> None:
 
 
 @contextlib.contextmanager
-def _shown(monitor: Monitor) -> Any:
+def _shown(monitor: Monitor, when_over: Callable[[], None]) -> Any:
     """Shows the program's status while the monitor runs; the monitor stays until its last status has been read."""
     over = threading.Event()
 
     def show() -> None:
         with View() as view:
             while not over.wait(POLL_S):
-                view.show(monitor.status())
+                status = monitor.status()
+                if status["reason"]:
+                    when_over()
+                view.show(status)
 
     viewer = threading.Thread(target=show, daemon=True)
     viewer.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.watch.ending import end_now
-from boonta.nodes.watch.stopping import failure_of
+from boonta.nodes.watch.stopping import ASKED, failure_of
 from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.supervision.view import conclude
 
@@ -85,7 +86,7 @@ class Ending:
                 LOG.warning("the program was ending by a failure: %s", known)
             code = conclude({**self._instance.status(), "done": not caught}, failure, caught)
         else:
-            code = 128 + caught if caught else 1 if failure else 0
+            code = 128 + (caught or signal.SIGTERM) if caught or self._ends_with_another() else 1 if failure else 0
             if failure:
                 LOG.error(failure)
         if caught:
@@ -94,6 +95,10 @@ class Ending:
         elif not failure:
             print(f"{self._task.name}: done", flush=True)
         return code
+
+    def _ends_with_another(self) -> bool:
+        """Whether a learner ends, sound, because another was asked to: for a platform this is no failure, either."""
+        return self._task.decides and not self.error and self._failure().endswith(ASKED)
 
     def _is_over(self) -> bool:
         if isinstance(self._instance, Monitor):

@@ -7,7 +7,8 @@ makes the program end or start again, where "learner" stands for the unit, too:
 
 - the learner's job succeeds, with a pod for each of several learners: so does the set, and all other pods are ended;
 - a learner's pod fails, or ends because another node has failed: the set starts again, `max_restarts` times;
-- a learner's pod is preempted or evicted: the set starts again, however often;
+- a learner's pod is preempted or evicted: the set starts again, however often; of several units, others end with it as
+  after a failure, so that this usually counts;
 - the monitor's pod refuses to start, by code 2, such as a folder with another run: the set fails;
 - another pod fails or is preempted, the monitor's, too: it alone starts again. The program goes on without those of
   `deploy.core.DISPENSABLE` roles, however long they are away.
@@ -20,12 +21,14 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import signal
 import sys
 from typing import Any
 
 import tyro
 import yaml
 
+from boonta.deploy import core
 from boonta.deploy.program import made_by
 from boonta.deploy.resources import ResourceTable, read
 from boonta.deploy.roles import INDEX, KEY, Deployment, Role, prepare, prepare_sweep
@@ -40,7 +43,7 @@ COMMAND = "boonta.deploy.jobset"
 RUN_LABEL = "boonta/run"
 USER = 1000  # The user id in the image.
 MONITOR = "monitor"
-GRACE_S = 120  # Time to save a checkpoint before SIGKILL; a preempted TPU gets less.
+GRACE_S = 120  # Time from SIGTERM to SIGKILL; pods that save have `core.END_S`. A preempted machine gives less.
 EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
 
 
@@ -85,7 +88,10 @@ def _pod_failures(role: Role) -> list[Manifest]:
     """The rules for a pod that fails, of which the first that matches counts; where none does, it counts as a retry."""
     disrupted: Manifest = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     if role.decides:
-        return [{"action": "FailJob", **disrupted}]
+        asked: Manifest = {
+            "onExitCodes": {"operator": "In", "values": [128 + signal.SIGTERM]}
+        }  # It, or another learner.
+        return [{"action": "FailJob", **disrupted}, {"action": "FailJob", **asked}]
     if role.label == MONITOR:
         bad_input: Manifest = {"onExitCodes": {"operator": "In", "values": [2]}}
         return [{"action": "Ignore", **disrupted}, {"action": "FailJob", **bad_input}]
@@ -98,6 +104,7 @@ def _replicated_job(deployment: Deployment, role: Role) -> Manifest:
         "completions": role.pods,
         "parallelism": role.pods,
         "backoffLimit": role.retries,
+        "podReplacementPolicy": "Failed",  # A pod that ends may still be saving what its successor is to find.
         "template": {"metadata": {"labels": {RUN_LABEL: deployment.name}}, "spec": _pod(deployment.table, role)},
     }
     if rules := _pod_failures(role):
@@ -115,7 +122,7 @@ def _pod(table: ResourceTable, role: Role) -> Manifest:
         selector["cloud.google.com/gke-tpu-topology"] = role.resources.topology
     pod: Manifest = {
         "restartPolicy": "Never" if _pod_failures(role) else "OnFailure",  # Only then may there be rules.
-        "terminationGracePeriodSeconds": GRACE_S,
+        "terminationGracePeriodSeconds": int(core.END_S) if role.volume[0] else GRACE_S,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "hostNetwork": False,
@@ -190,8 +197,8 @@ def render_sweep(deployment: Deployment, sweep: Planned) -> list[Manifest]:
     del job["backoffLimit"]
     job["parallelism"] = min(sweep.spec.slots.at_once, role.pods)
     job["backoffLimitPerIndex"], job["maxFailedIndexes"] = sweep.spec.retries, role.pods
-    (disrupted,) = job["podFailurePolicy"]["rules"]
-    disrupted["action"] = "Ignore"  # It goes on in a new pod, and this doesn't count.
+    disrupted = job["podFailurePolicy"]["rules"][0]
+    job["podFailurePolicy"]["rules"] = [{**disrupted, "action": "Ignore"}]  # It goes on in a new pod, uncounted.
     return [manifest, _network_policy(deployment)]
 
 

@@ -11,9 +11,11 @@ from boonta.deploy import ends_early  # noqa: F401
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import pathlib
+import ssl
 import sys
 from collections.abc import Mapping
 
@@ -28,7 +30,7 @@ from boonta.programs.wiring import capacity
 from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.command_line.arguments import origin_of, split_flags
 from boonta.programs.wiring.interpreters.local import ON_CPU, ROLE_ENVIRONMENT
-from boonta.programs.wiring.joining import FILE, Servers, read_servers, with_joined
+from boonta.programs.wiring.joining import FILE, Servers, hide, read_servers, with_joined
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder import compiled, journal, session
 from boonta.programs.wiring.run_folder.provenance import built_from
@@ -68,7 +70,7 @@ class Place:
 
 
 def main(arguments: list[str]) -> int:
-    """Builds the program and runs the node; the exit code is that of `core.run`, or 2 for bad input.
+    """Builds the program and runs the node; the exit code is that of `core.run`, 2 for bad input, 1 for other errors.
 
     It is 0 also where learning has collapsed, or a platform would start the node again; the log has the run's own code.
     """
@@ -105,7 +107,7 @@ def main(arguments: list[str]) -> int:
     except (BadInput, ValueError, OSError, ImportError) as error:
         trackers.end()
         faults.tell(error)
-        return 2
+        return 1 if isinstance(error, OSError) else 2  # A full disk, say, may have room when the node starts again.
     shown = servers.shown(folder) if monitors else compiled.kept_in(folder, claimed=False)
     with kept, trackers, shown:
         if monitors:
@@ -114,7 +116,8 @@ def main(arguments: list[str]) -> int:
         try:
             # On one machine, nodes are copies of the launcher's, and the monitor knows no description of them.
             build = "" if servers.local else made_of
-            code = core.run(launchable, task, tasks, build, place.reach_s, route, place.starts_again)
+            over = functools.partial(hide, folder)  # Where it isn't there, Slurm's tasks start no node again.
+            code = core.run(launchable, task, tasks, build, place.reach_s, route, place.starts_again, over)
         except OSError as error:
             faults.tell(error)
             code = 1
@@ -144,14 +147,20 @@ def _key(given: str, run: Run) -> str:
     """The file of the run's key.
 
     Raises:
-      OSError: it can't be read or made, or is no key.
+      BadInput: it doesn't exist, may not be read, or is no key.
+      OSError: it can't be read or made.
     """
     if given == "-":
         given = keys.in_memory(keys.read(sys.stdin.buffer))  # Not to the end: a connection stays open.
     elif not given:
         given = run.path(keys.FILE)
         keys.make_once(pathlib.Path(given))
-    keys.client_context(given)
+    try:
+        keys.client_context(given)
+    except OSError as error:
+        if isinstance(error.__cause__, (FileNotFoundError, PermissionError, ssl.SSLError)):
+            raise BadInput(str(error)) from error
+        raise
     return given
 
 

@@ -175,14 +175,19 @@ def _services(name: str, file: str, flags: tuple[str, ...], built: Built, table:
     for group in groups:
         label, resources = group.label, _resources(built, group, table)
         _require_a_host_each(group, resources)
-        own = ("--label", label, "--index", f"$({INDEX})", "--hosts", hosts, "--key", KEY, "--starts-again")
-        command = ("python", "-m", "boonta.deploy.node", file, *own, "--", *map(_literal, flags))
-        environment = {**_environment(built, group, resources), core.ENTERED: core.entered(built.environment[label])}
+        decides, secret = group.node.role == LEARNER, f"{name}-key"
+        if decides != (label == LEARNER):  # Resources and volumes are known by the label.
+            raise BadInput(
+                f"group {label!r} has the role {group.node.role!r}: {LEARNER!r} is the label of learners, alone"
+            )
+        places = ("--label", label, "--index", f"$({INDEX})", "--hosts", hosts, "--key", KEY, "--starts-again")
+        command = ("python", "-m", "boonta.deploy.node", file, *places, "--", *map(_literal, flags))
+        own = {**_environment(built, group, resources), core.ENTERED: core.entered(built.environment[label])}
+        environment = {name: _literal(value) for name, value in own.items()}
         volume = _volume(label, built)
-        if label == LEARNER:  # Its volume has the checkpoints alone, and all else of the run's folder can't be written.
+        if decides:  # Its volume has the checkpoints alone, and all else of the run's folder can't be written.
             environment.setdefault(compiled.VARIABLE, f"{volume[1]}/{compiled.FOLDER}")
         ports = tuple(port for task in tasks if task.label == label for port in task.ports)
-        decides, secret = label == LEARNER, f"{name}-key"
         roles.append(Role(label, resources, group.number, command, environment, ports, volume, decides, secret))
     return tuple(roles)
 
@@ -265,9 +270,9 @@ def _volume(label: str, built: Built) -> tuple[str, str]:
     return name, str(pathlib.PurePosixPath(built.run.workdir) / folder)
 
 
-def _literal(flag: str) -> str:
-    """The flag, escaped so that Kubernetes expands no variable in it."""
-    return flag.replace("$(", "$$(")
+def _literal(text: str) -> str:
+    """A word or a variable's value, escaped: Kubernetes expands `$(NAME)` in it, and makes `$$` one `$`."""
+    return text.replace("$", "$$")
 
 
 def _require_fit(name: str, role: Role) -> None:

@@ -198,10 +198,11 @@ def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
     """
     check_nodes(built.program)
     tasks = core.plan(built.program)
-    learners = sum(task.label == "learner" for task in tasks)
-    if job.gpus_per_node and learners > job.nodes and "learner" not in devices.asked(built.program):
+    learners = [task.label for task in tasks if task.decides]
+    if job.gpus_per_node and len(learners) > job.nodes and not devices.asked(built.program).keys() & set(learners):
         raise BadInput(
-            f"--nodes is {job.nodes}; {learners} learners with GPUs need a machine each, or --gpus learner=1 after --"
+            f"--nodes is {job.nodes}; {len(learners)} learners with GPUs need a machine each, or "
+            f"--gpus {learners[0]}=1 after --"
         )
     places = job.nodes * job.tasks_per_node
     if len(tasks) > places:
@@ -217,7 +218,7 @@ def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
 def _unit_command(job: Job) -> str:
     """The command that each machine runs: the program itself, which connects to the other machines'."""
     places = host_flags("${BOONTA_HOSTS%%,*}", "$BOONTA_PORT", job.nodes, "$index")
-    return " ".join([f'exec {job.run} python "$0" "$@"', *(f'"{word}"' for word in places)])
+    return " ".join([f'{job.run} python "$0" "$@"', *(f'"{word}"' for word in places)])
 
 
 def _script(job: Job, turn: _Turn, name: str, setting: str, array: str = "") -> str:

@@ -14,19 +14,17 @@ SAVE_S = 100  # Of this, the time until the job goes back into the queue, whoeve
 AGAIN_S = 10  # Time from the death of a node without which the program goes on until it starts again.
 
 # Once one task has ended, srun gives the others `core.END_S`. So that of a node without which the program goes on stays
-# as long as the monitor does, and has the code 0: those of the others say how the program has ended. Where the monitor
+# until the program ends, and has the code 0: those of the others say how the program has ended. Where the monitor
 # was killed, and has left its file, srun ends the wait.
 NODE_COMMAND = """node=(@RUN@ python -m boonta.deploy.node "$0" --label "$label" --index "$index" \\
             --hosts "$BOONTA_HOSTS" --base-port "$BOONTA_PORT" @TUNNEL@)
-        [ "$again" ] || exec "${node[@]}" -- "$@"
-        asked= reach=()
-        trap asked=1 TERM # The node gets the signal, too.
+        [ "$again" ] || { "${node[@]}" -- "$@"; exit; }
+        reach=()
         for ((s = 0; s < @REACH@; s++)); do [ -e "$BOONTA_SERVERS" ] && break; sleep 1; done &
         begins=$!
-        trap "kill $begins 2>/dev/null" EXIT
         until "${node[@]}" "${reach[@]}" -- "$@"; do
             code=$?
-            [ "$code" -ne 2 ] || exit 2 # Bad input stays bad.
+            [ "$code" -ne 2 ] || [ "${reach[*]}" ] || exit 2 # It has run before, so its input is not bad.
             [ "$asked" ] || sleep @AGAIN@
             [ "$asked" ] || wait "$begins" # A program that has not begun is not over.
             [ -z "$asked" ] && [ -e "$BOONTA_SERVERS" ] || exit 0
@@ -51,9 +49,10 @@ trap 'rm -f "$SLURM_HOSTFILE"; [ -z "$hurrying" ] || kill "$hurrying" 2>/dev/nul
 for t in "${!nodes[@]}"; do echo "${machines[t % ${#machines[@]}]}"; done >"$SLURM_HOSTFILE"
 BOONTA_NODES=$(printf '%s\\n' "${nodes[@]}")
 BOONTA_HOSTS=$(IFS=,; echo "${machines[*]}")
-BOONTA_SERVERS=$workdir/@SERVERS@ # It is there while the program runs.
+BOONTA_SERVERS=$workdir/@SERVERS@ # It is there until the program ends.
 BOONTA_PORT=$((@PORT@ + SLURM_JOB_ID % 100 * 100)) # Jobs that share a machine need different ports.
-export BOONTA_NODES BOONTA_HOSTS BOONTA_SERVERS BOONTA_PORT
+BOONTA_JOB=$job
+export BOONTA_NODES BOONTA_HOSTS BOONTA_SERVERS BOONTA_PORT BOONTA_JOB
 
 reason=
 ask_to_end() {
@@ -67,9 +66,18 @@ hurry() { # A job that reaches its limit does not go back into the queue.
 }
 trap '[ "$reason" ] || { ask_to_end "time is up"; hurry & hurrying=$!; }' USR1
 trap 'ask_to_end "cancelled or preempted"' TERM
+trap 'ask_to_end "bad input"' USR2
 
 srun --ntasks="${#nodes[@]}" --distribution=arbitrary --overcommit --kill-on-bad-exit=0 --wait=@END@ --label \\
     bash -c '
+        asked= begins=
+        trap asked=1 TERM # The node gets the signal, too.
+        leave() {
+            code=$?
+            [ -z "$begins" ] || kill "$begins" 2>/dev/null
+            [ "$code" -ne 2 ] || scancel --batch --signal=USR2 "$BOONTA_JOB" # The others would wait for it.
+        }
+        trap leave EXIT
         read -r label index again < <(sed -n "$((SLURM_PROCID + 1))p" <<<"$BOONTA_NODES")
         @COMMAND@' \\
     "${words[@]}" &
@@ -82,7 +90,7 @@ code=$?
 
 echo "turn ended with code $code${reason:+: $reason}"
 [ "$code" -ne 0 ] || exit 0
-[ "$code" -ne 2 ] || exit 2 # Bad input stays bad.
+[ "$code" -ne 2 ] && [ "$reason" != "bad input" ] || exit 2 # Bad input stays bad.
 if [ "$reason" != "time is up" ]; then
     [ -z "$reason" ] || exit "$code" # Slurm itself decides whether to requeue the job.
     counter=$workdir/slurm-$SLURM_JOB_ID.failures

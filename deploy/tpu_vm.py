@@ -4,9 +4,10 @@
 
 There is no supervision: this process starts the nodes, shows what they print, and reports at once how each ends. A node
 that dies is not started again. The program goes on without one of `deploy.core.DISPENSABLE` roles; when another ends,
-the rest have `deploy.core.END_S`. Without a terminal, SSH passes no signals on; so each node's standard input is its
-connection, at whose end it saves and ends. Ctrl-C here ends all of them so, as does whatever else ends this process.
-Where a network breaks, nodes end once their machine's sshd notices, which its `ClientAliveInterval` decides.
+the rest have `deploy.core.END_S`, or a few seconds if it has refused the run by code 2. Without a terminal, SSH passes
+no signals on; so each node's standard input is its connection, at whose end it saves and ends. Ctrl-C here ends all of
+them so, as does whatever else ends this process. Where a network breaks, nodes end once their machine's sshd notices,
+which its `ClientAliveInterval` decides.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from boonta.programs.wiring.supervision import interrupts
 # A silent connection counts as broken after 45 s; a password is never asked for.
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
 POLL_S = 0.5
+REFUSED_S = 5.0  # Time for the nodes to end by themselves once one has refused the run: the others have begun nothing.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,10 +123,10 @@ def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, 
     check_nodes(built.program)
     tasks = core.plan(built.program, machines.base_port)
     core.hosts_of(machines.hosts, tasks)  # It refuses what names no host.
-    learns = _learner_hosts(machines, sum(task.label == "learner" for task in tasks))
+    learns = _learner_hosts(machines, sum(task.decides for task in tasks))
     others = [host for host in machines.names if host not in learns] or machines.names
     dealt = itertools.cycle(others)
-    hosts = [learns[task.index] if task.label == "learner" else next(dealt) for task in tasks]
+    hosts = [learns[task.index] if task.decides else next(dealt) for task in tasks]
     start = ["-m", "boonta.deploy.node", str(from_root(machines.program))]
     found = {}
     for task, host in zip(tasks, hosts):
@@ -160,17 +162,26 @@ def _units(machines: Machines, flags: Sequence[str]) -> dict[str, tuple[str, lis
 
 
 def run(nodes: Nodes) -> int:
-    """Runs the nodes until all have ended; returns the bad exit code of the first that the program needed, or 0."""
+    """Runs the nodes until all have ended.
+
+    Returns:
+      The bad exit code of the first that the program needed; 130 after Ctrl-C, or else 0.
+    """
     key = keys.new()  # No file on any machine has it.
     left = {name: _start(name, command, key) for name, command in nodes.commands.items()}
     codes: list[int] = []  # Of those that it needed, in the order of their ends.
-    with contextlib.suppress(KeyboardInterrupt):
+    interrupted = False
+    try:
         _wait(left, nodes.dispensable, codes)
+    except KeyboardInterrupt:
+        interrupted = True
+        codes.append(interrupts.CODE)
+        _report("interrupted: the nodes are asked to save and to end")
     for process in left.values():
         process.terminate()  # This breaks the connection, which ends the node.
     for name, process in left.items():
         process.wait()
-        codes += _ended(name, process, nodes.dispensable)
+        codes += [] if interrupted else _ended(name, process, nodes.dispensable)
     return next((code for code in codes if code), 0)
 
 
@@ -190,7 +201,7 @@ def _echo(name: str, lines: IO[bytes]) -> None:
 
 
 def _wait(left: dict[str, subprocess.Popen], dispensable: Collection[str], codes: list[int]) -> None:
-    """Waits until all have ended, for at most `core.END_S` once one has that the program needed.
+    """Waits until all have ended, for at most `core.END_S` once one has that the program needed, `REFUSED_S` by code 2.
 
     Args:
       left: the nodes that run; those that end are taken out.
@@ -201,8 +212,8 @@ def _wait(left: dict[str, subprocess.Popen], dispensable: Collection[str], codes
     while left and time.monotonic() < end:
         for name in [name for name, process in left.items() if process.poll() is not None]:
             codes += _ended(name, left.pop(name), dispensable)
-        if codes and end == math.inf:
-            end = time.monotonic() + core.END_S
+        if codes:
+            end = min(end, time.monotonic() + (REFUSED_S if 2 in codes else core.END_S))
         time.sleep(POLL_S)
 
 
@@ -210,9 +221,13 @@ def _ended(name: str, process: subprocess.Popen, dispensable: Collection[str]) -
     """Prints how a node has ended, if badly; returns the exit code if the program needed it, or none."""
     code = process.returncode
     if code:
-        with outliving_terminal():
-            print(f"{name} ended with code {code}", file=sys.stderr, flush=True)
+        _report(f"{name} ended with code {code}")
     return [] if name in dispensable and code != 2 else [code]  # Bad input stays bad.
+
+
+def _report(line: str) -> None:
+    with outliving_terminal():
+        print(line, file=sys.stderr, flush=True)
 
 
 def main(arguments: list[str]) -> int:

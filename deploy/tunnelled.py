@@ -17,6 +17,7 @@ from boonta.deploy.core import Task
 from boonta.nodes.rpc import tunnel, wire
 from boonta.nodes.watch import ending
 from boonta.programs.wiring.machine import network
+from boonta.programs.wiring.run import BadInput
 
 EXIT = "BOONTA_EXIT"  # Set in a replay server's process: the descriptor of the socket where its tunnel's exit listens.
 TABLES = "replay"  # The label of the replay servers.
@@ -100,14 +101,15 @@ def confined(task: Task) -> dict[str, str]:
     They keep whatever it listens on to the loopback device, but for the tunnel's exit, whose socket is made here.
 
     Raises:
-      OSError: the port is taken, or this machine can't compile or load the library that does it.
+      BadInput: this machine can't compile or load the library that does it.
+      OSError: the port is taken.
     """
     if not keeps_tables(task.name) or EXIT in os.environ:
         return {}
     try:
         library = network.library()
     except (OSError, subprocess.SubprocessError) as error:
-        raise OSError(
+        raise BadInput(
             f"the replay server can't be kept to the loopback device: {error}. Mend that on its host, or let "
             "whoever reaches that host use the tables, without --tunnel"
         ) from error

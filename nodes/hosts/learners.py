@@ -23,6 +23,7 @@ from boonta.nodes.hosts.agreement import LOST, HostReport, Merged, SeveralHosts,
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.watch.calls import in_thread, polled
 from boonta.nodes.watch.reporter import MonitorHandle
+from boonta.nodes.watch.stopping import ASKED
 from boonta.nodes.watch.stopwatch import CONNECTING
 
 OTHERS = "the other learners"  # What a learner waits for, in the monitor's lines.
@@ -121,7 +122,7 @@ class SeveralLearners(SeveralHosts):
         asks = asks and not self._part.agreed
         if asks and self._program is not None and self._learner is not None and not self._learner.ending:
             with contextlib.suppress(Exception):  # It may have ended.
-                self._program.fail_program(f"{self._learner.name} was asked to end")
+                self._program.fail_program(f"{self._learner.name} {ASKED}")
         return self._part.agreed or not self._has_batch
 
     def makes_do(self) -> bool:

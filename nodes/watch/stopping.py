@@ -12,6 +12,7 @@ MOST_UPDATES = 2_000_000_000  # Learners count updates by int32; the rest is for
 # Exit code of such a program: it has neither done its work nor failed at it. On a platform that starts nodes one by one
 # it is 0.
 COLLAPSED_CODE = 3
+ASKED = "was asked to end"  # The end of a failure by which all learners end because one of them was told to leave.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.slots import slots_of
 
 MOST = 10_000  # Actors that may join, over the whole run.
-FILE = "servers.json"  # In the run's folder while the program runs.
+FILE = "servers.json"  # In the run's folder while the program runs, and isn't ending.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +51,13 @@ class Servers:
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):
-                file.unlink(missing_ok=True)
+            hide(folder)
+
+
+def hide(folder: pathlib.Path) -> None:
+    """Removes what `Servers.shown` has written: a program that ends can't be joined, though it may still be saving."""
+    with contextlib.suppress(OSError):
+        (folder / FILE).unlink(missing_ok=True)
 
 
 _SERVERS = pydantic.TypeAdapter(Servers)

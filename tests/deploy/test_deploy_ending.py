@@ -91,6 +91,23 @@ def test_a_signal_that_comes_after_another_node_has_got_it_counts(capsys, failur
     assert process.code() == code
 
 
+@pytest.mark.parametrize(
+    ("role", "failure", "error", "code"),
+    [
+        ("learner", "learner/1 was asked to end", "", 143),
+        ("learner", "learner/1 was asked to end", "learner/0: OSError: the disk is full", 1),
+        ("learner", "learner/1 failed while stepping: OSError: the disk is full", "", 1),
+        ("variables", "learner/1 was asked to end", "", 1),
+    ],
+)
+def test_a_learner_that_ends_because_another_was_asked_to_has_the_code_of_that_one(role, failure, error, code):
+    node = Breaks(role)
+    node.ending, node.failure = True, failure
+    process = ending.Ending(Task(role, 0, role, (), role), node, node._stop)
+    process.error = error
+    assert process.code() == code
+
+
 @pytest.mark.parametrize("held", ["_lock", "_state"])
 def test_a_signal_ends_the_monitor_though_it_interrupts_code_that_holds_a_lock(tmp_path, capsys, held):
     """The code goes on after the handler has returned, and only then gives the lock back."""

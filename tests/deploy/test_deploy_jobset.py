@@ -167,8 +167,10 @@ def test_the_learner_decides_how_it_ends(manifest):
         assert pod(manifest, replicated["name"])["restartPolicy"] == ("Never" if has_rules else "OnFailure")
         assert spec["backoffLimit"] == (0 if learns else roles.MANY)
         assert ("podFailurePolicy" in spec) == has_rules
-    (rule,) = job(manifest, "learner")["template"]["spec"]["podFailurePolicy"]["rules"]
-    assert rule == {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    assert job(manifest, "learner")["template"]["spec"]["podFailurePolicy"]["rules"] == [
+        {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [143]}},
+    ]
     rules = manifest["spec"]["failurePolicy"]["rules"]
     assert [(rule["action"], rule["onJobFailureReasons"], rule["targetReplicatedJobs"]) for rule in rules] == [
         ("RestartJobSetAndIgnoreMaxRestarts", ["PodFailurePolicy"], ["learner"]),
@@ -179,6 +181,18 @@ def test_the_learner_decides_how_it_ends(manifest):
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
         {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [2]}},
     ]
+
+
+def test_a_pod_that_saves_has_the_time_for_it_and_its_successor_waits_for_it(manifest):
+    """A pod whose machine is drained may save for minutes."""
+    graces = {each["name"]: pod(manifest, each["name"])["terminationGracePeriodSeconds"] for each in jobs_of(manifest)}
+    saving = dict.fromkeys(("monitor", "replay", "learner"), core.END_S)
+    assert graces == {**saving, "variables": jobset.GRACE_S, "actor": jobset.GRACE_S, "evaluator": jobset.GRACE_S}
+    assert {each["template"]["spec"]["podReplacementPolicy"] for each in jobs_of(manifest)} == {"Failed"}
+
+
+def jobs_of(manifest: dict) -> list[dict]:
+    return manifest["spec"]["replicatedJobs"]
 
 
 def test_pods_of_actors_may_be_lost_and_added_in_any_number(manifest):

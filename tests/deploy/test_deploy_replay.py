@@ -13,6 +13,7 @@ import pytest
 
 from boonta.deploy import core, program
 from boonta.nodes.rpc import wire
+from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.provenance import ROOT
 from boonta.tests.helpers.apart import free_ports
 from boonta.tests.helpers.deadline import DEADLINE_S
@@ -137,7 +138,9 @@ def test_a_replay_server_that_can_not_be_kept_to_the_loopback_device_is_refused(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "my cache"))
     monkeypatch.delenv(tunnelled.EXIT, raising=False)
     (task,) = (task for task in core.plan(program.build(DQN, ["catch"]).program) if task.label == "replay")
-    with pytest.raises(OSError, match=r"the replay server can't be kept .*my cache.*XDG_CACHE_HOME\. Mend that on its"):
+    with pytest.raises(
+        BadInput, match=r"the replay server can't be kept .*my cache.*XDG_CACHE_HOME\. Mend that on its"
+    ):
         tunnelled.confined(task)
 
 

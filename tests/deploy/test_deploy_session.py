@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import pathlib
 import signal
+import threading
 import types
 
 import pytest
 
 from boonta.deploy import core
 from boonta.deploy.program import spread
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.experiments.outcome import is_done
 from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.spec import Entry
+from boonta.programs.wiring.joining import FILE
+from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.state import state_of
 from boonta.programs.wiring.supervision import interrupts
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.once
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
@@ -68,6 +75,35 @@ def test_what_the_monitor_lacks_is_in_the_log(node, tmp_path, monkeypatch, capsy
     assert journal.end_of(journal.last_start(tmp_path)) == "port 20000 for monitor is in use here"
     assert journal.last_code(tmp_path) == 1
     assert capsys.readouterr().err == "error: port 20000 for monitor is in use here\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(OSError(errno.ENOSPC, "No space left on device"), 1), (BadInput("no"), 2), (ValueError("no"), 2)],
+)
+def test_bad_input_has_a_code_of_its_own_and_what_may_pass_has_another(node, tmp_path, monkeypatch, error, code):
+    """Where a platform starts nodes again, code 2 ends the whole run."""
+
+    def bind(*given: object) -> None:
+        raise error
+
+    monkeypatch.setattr(core, "bind", bind)
+    assert started(node, tmp_path, "actor", monkeypatch, lambda *given: 0) == code
+
+
+def test_a_program_that_ends_can_not_be_joined_though_its_monitor_still_waits(node, tmp_path, monkeypatch):
+    seen: list[bool] = []
+
+    def run(*given) -> int:
+        monitor, over = Monitor("monitor", str(tmp_path), StopRule()), threading.Event()
+        with core._shown(monitor, lambda: (given[-1](), over.set())):
+            seen.append((tmp_path / FILE).exists() and not over.is_set())
+            monitor.fail_program("learner died")
+            seen.append(over.wait(DEADLINE_S) and not (tmp_path / FILE).exists())
+        return 1
+
+    assert started(node, tmp_path, "monitor", monkeypatch, run) == 1
+    assert seen == [True, True]
 
 
 def test_another_node_writes_nothing_to_the_log(node, tmp_path, monkeypatch):

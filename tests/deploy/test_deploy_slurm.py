@@ -140,6 +140,27 @@ def test_bad_input_is_not_tried_again(cluster):
     assert not any("requeue" in line for line in cluster.lines())
 
 
+@pytest.mark.parametrize(("program", "flags", "who"), [(LIGHT, ("--actors", "2"), "monitor"), (UNIT, (), "n1:21100")])
+def test_a_run_that_one_task_refuses_ends_at_once_and_is_not_tried_again(cluster, program, flags, who):
+    """The others would wait for that one, and srun would kill them in the end, which gives another code."""
+    (cluster.folder / f"dies-{who}").write_text("2 never\n")
+    assert cluster.start(code=137, slow="cancelled", program=program, flags=flags).wait(50) == 2
+    lines = cluster.lines()
+    assert "scancel --batch --signal=USR2 4711" in lines and "scancel --signal=TERM 4711" in lines
+    assert not any("requeue" in line for line in lines)
+
+
+def test_code_2_of_an_actor_that_has_run_before_does_not_end_the_program(cluster, monkeypatch):
+    monkeypatch.setattr(slurm_script, "AGAIN_S", 0)
+    (cluster.folder / "dies-actor").write_text("137 runs\n2 runs\n")
+    (cluster.folder / "a run").mkdir()
+    (cluster.folder / "a run" / "servers.json").touch()
+    assert cluster.start().wait(30) == 0
+    calls = cluster.calls.read_text()
+    assert calls.count("[--label][actor]") == 4 and "actor 0 died with code 2, and starts again" in calls
+    assert "scancel" not in calls
+
+
 @pytest.mark.parametrize(("number", "again"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
 def test_near_the_time_limit_all_are_told_and_the_job_goes_on_later_a_cancelled_one_ends(cluster, number, again):
     process = cluster.start(code=143, slow="cancelled")

@@ -84,6 +84,16 @@ def test_an_actor_is_told_to_leave_with_its_job_which_goes_on_from_there(cluster
     await_until(cluster, "the end", lambda: cluster.job(number).get("JobState") == "CANCELLED")
 
 
+def test_a_run_that_the_monitor_refuses_ends_for_all_and_is_not_requeued(cluster, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text('{"program": "another", "seed": 1, "settings": {}}')
+    number = submit(cluster, tmp_path, LIGHT, "--actors", "2", "--seed", "2", tasks_per_node=3)
+    await_until(cluster, "the end", lambda: cluster.job(number).get("JobState") in ("COMPLETED", "FAILED"))
+    job = cluster.job(number)
+    assert (job["JobState"], job["ExitCode"], job["Restarts"]) == ("FAILED", "2:0", "0"), cluster.logs()
+    assert "holds a run of another, not of light_program" in log_of(cluster, number)
+
+
 def log_of(cluster: Slurm, number: str) -> str:
     """What a job of the light program has printed."""
     return (cluster.folder / f"light_program-{number}.log").read_text()

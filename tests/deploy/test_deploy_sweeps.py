@@ -11,7 +11,7 @@ import pytest
 from boonta.deploy import jobset, roles
 from boonta.deploy.resources import Resources, ResourceTable
 from boonta.programs.wiring.run import BadInput
-from boonta.tests.helpers import schemas
+from boonta.tests.helpers import pods, schemas
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.manifests import container
 
@@ -55,7 +55,8 @@ def started(only: dict, index: int, folder: pathlib.Path) -> list[str]:
     python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     python.chmod(0o755)
     environment = {"PATH": f"{folder}:/bin:/usr/bin", roles.INDEX: str(index)}
-    done = subprocess.run(only["command"], env=environment, capture_output=True, text=True, timeout=DEADLINE_S)
+    command = [pods.expanded(word, environment) for word in only["command"]]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE_S)
     return done.stdout.splitlines()
 
 

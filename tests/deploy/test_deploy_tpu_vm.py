@@ -135,6 +135,24 @@ def test_all_nodes_that_hang_have_one_deadline_once_a_node_has_ended(clock):
     assert clock == [100.0 + core.END_S] and left == hanging and codes == [0]
 
 
+def test_a_run_that_the_monitor_refuses_ends_within_seconds(clock):
+    hanging = {"learner": Hanging(), "actor/0": Hanging()}
+    left, codes = {**hanging, "monitor": ended("sh", "-c", "exit 2")}, []
+    tpu_vm._wait(left, ["actor/0"], codes)
+    assert clock == [100.0 + tpu_vm.REFUSED_S] and left == hanging and codes == [2]
+
+
+@pytest.mark.parametrize(("before", "code"), [([], 130), ([0], 130), ([9], 9)])
+def test_an_interrupt_is_told_in_one_line_and_is_no_bad_end_of_each_node(monkeypatch, capsys, before, code):
+    def interrupted(left, dispensable, codes):
+        codes += before
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tpu_vm, "_wait", interrupted)
+    assert tpu_vm.run(tpu_vm.Nodes({"learner": ["sleep", "60"], "actor/0": ["sleep", "60"]}, ["actor/0"])) == code
+    assert capsys.readouterr().err == "interrupted: the nodes are asked to save and to end\n"
+
+
 def test_the_others_have_the_time_that_saves_may_take():
     assert core.END_S > SAVING_S
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from boonta.programs.wiring.supervision import dependent
 from boonta.tests.helpers.deadline import DEADLINE_S
@@ -19,6 +20,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 class JobFailed(Exception):
     """Raised when a job whose pods restart individually has failed, and the set with it; the message names the job."""
+
+
+def expanded(word: str, variables: Mapping[str, str]) -> str:
+    """A word as Kubernetes gives it to a container: `$$` is one `$`, which begins no variable."""
+    value = lambda found: variables.get(found[1], found[0]) if found[1] else "$"  # noqa: E731
+    return re.sub(r"\$\$|\$\((\w+)\)", value, word)
 
 
 class Pod:
@@ -33,12 +40,8 @@ class Pod:
 
     def command(self) -> tuple[list[str], dict[str, str]]:
         (only,) = self.spec["containers"]
-        variables = {v["name"]: v["value"] if "value" in v else str(self.index) for v in only["env"]}
-        words = []
-        for word in only["command"]:
-            for name, value in variables.items():
-                word = word.replace(f"$({name})", value)
-            words.append(word.replace("$$(", "$("))
+        variables = {v["name"]: expanded(v.get("value", str(self.index)), {}) for v in only["env"]}
+        words = [expanded(word, variables) for word in only["command"]]
         return [sys.executable, *words[1:]], variables
 
     @property

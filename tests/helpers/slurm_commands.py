@@ -16,6 +16,7 @@ printf %s "$PYTHONPATH" >"${0%/*}/path"
 options=()
 while [[ $1 == --* ]]; do options+=("$1"); shift; done
 echo "srun ${options[*]}" >>"$CALLS"
+export BATCH=$PPID
 mapfile -t where <"$SLURM_HOSTFILE"
 for t in "${!where[@]}"; do echo "on ${where[t]}: $(SLURM_PROCID=$t "$@")" >>"$CALLS"; done
 if [ -n "$SLOW" ]; then
@@ -24,11 +25,11 @@ if [ -n "$SLOW" ]; then
 fi
 exit "$CODE"
 """
-# It also dies with the code that a file says, once, when the program begins or is over; an actor that doesn't has done
-# its work, and the program is soon over.
+# It also dies with the code that a line of a file says, each once, when the program begins or is over; an actor that
+# doesn't has done its work, and the program is soon over.
 RUN = """#!/bin/bash
 for word in "$@"; do printf "[%s]" "$word"; done
-read -r code then < <(cat "${0%/*}/dies-$6" 2>/dev/null) && rm -f "${0%/*}/dies-$6"
+read -r code then < <(cat "${0%/*}/dies-$6" 2>/dev/null) && sed -i 1d "${0%/*}/dies-$6"
 [ "$then" = begins ] && touch "$BOONTA_SERVERS"
 [ "$then" = ends ] && rm "$BOONTA_SERVERS"
 if [ "$6" = actor ] && [ -z "$code" ] && [ -e "$BOONTA_SERVERS" ]; then
@@ -39,7 +40,10 @@ exit "${code:-0}"
 SCONTROL = """#!/bin/bash
 if [ "$2" = hostnames ]; then printf 'n1\\nn2\\n'; else echo "scontrol $*" >>"$CALLS"; touch "$CALLS.requeued"; fi
 """
-SCANCEL = '#!/bin/bash\necho "scancel $*" >>"$CALLS"\ntouch "$CALLS.cancelled"\n'
+SCANCEL = """#!/bin/bash
+echo "scancel $*" >>"$CALLS"
+if [ "$1" = --batch ]; then kill -USR2 "$BATCH"; else touch "$CALLS.cancelled"; fi
+"""
 
 
 class Cluster:
