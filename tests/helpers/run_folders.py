@@ -8,6 +8,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+from boonta.programs.experiments.results import recorded, results_of
+
 PROVENANCE: dict[str, Any] = {
     "started": "2026-01-02T03:04:05+00:00",
     "environment": "catch",
@@ -81,3 +83,8 @@ def write_run(
 def write_lines(path: pathlib.Path, lines: Sequence[dict[str, Any]], cut: str = "") -> None:
     """Writes JSON lines, and what is left of one that a kill has cut."""
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + cut)
+
+
+def read_results(folder, metric="eval_return", which="newest"):
+    """The results of a run's folder, and the warnings."""
+    return results_of(recorded(folder), metric, which)

@@ -6,13 +6,12 @@ import json
 
 import pytest
 
-from boonta.nodes.snapshots import manifest
 from boonta.programs.experiments.folders import all_recorded, folders_of
 from boonta.programs.experiments.results import metrics_of, recorded, results_of, results_of_all
 from boonta.programs.experiments.scores import Score
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers import run_folders
-from boonta.tests.helpers.run_folders import write_lines, write_run
+from boonta.tests.helpers.run_folders import read_results, write_lines, write_run
 
 pytestmark = pytest.mark.once
 EVALUATED = {
@@ -25,106 +24,13 @@ EVALUATED = {
 }
 
 
-def read(folder, metric="eval_return", which="newest"):
-    return results_of(recorded(folder), metric, which)
-
-
 def test_a_run_has_one_result(tmp_path):
-    (result,), warnings = read(write_run(tmp_path / "run", [0.0, 0.5, 1.0], seed=4))
+    (result,), warnings = read_results(write_run(tmp_path / "run", [0.0, 0.5, 1.0], seed=4))
     assert not warnings and result.name == "run" and (result.environment, result.seed) == ("catch", 4)
     assert result.settings == {"config.rate": 0.1, "evaluation.episodes": 20, "launch": "anakin"}
     assert result.curve.values.tolist() == [0.0, 0.5, 1.0] and result.curve.env_steps.tolist() == [100, 200, 300]
     assert result.score == Score(1.0, "last evaluation of the run", 20)
     assert result.starts[0].boonta.commit == "a" * 40 and result.starts[0].machine.devices == ()
-
-
-def test_an_evaluation_after_the_run_is_its_score(tmp_path):
-    folder = write_run(tmp_path)
-    lines = [{**EVALUATED, "returns": [9.0]}, {**EVALUATED, "which": "best", "returns": [5.0]}, EVALUATED]
-    write_lines(folder / "evaluations.jsonl", lines, cut='{"updates": 3, "wh')
-    (result,), warnings = read(folder)
-    assert result.score == Score(1.5, "evaluation after the run, newest checkpoint, deterministic", 2)
-    (warning,) = warnings
-    assert "line 4 of evaluations.jsonl is cut or malformed, and left out" in warning
-    (result,), _ = read(folder, which="best")
-    assert result.score.value == 5.0
-    (folder / "evaluations.jsonl").unlink()
-    (result,), (warning,) = read(folder, which="best")
-    assert result.score.value == 1.0 and "has no evaluation of its best checkpoint after the run" in warning
-
-
-def test_an_evaluation_before_the_runs_end_does_not_count(tmp_path):
-    folder = write_run(tmp_path)
-    write_lines(folder / "evaluations.jsonl", [{**EVALUATED, "updates": 2}])
-    (result,), (warning,) = read(folder)
-    assert result.score == Score(1.0, "last evaluation of the run", 20)
-    assert "was evaluated after 2 updates, and has made 3: its last evaluation in the run counts" in warning
-
-
-def write_checkpoint(folder, number):
-    """A sound snapshot."""
-    path = folder / str(number)
-    path.mkdir(parents=True)
-    (path / "params").write_text("…")
-    manifest.write(path, number)
-    return path
-
-
-@pytest.mark.parametrize("name", ["checkpoints", "members"])
-def test_an_evaluation_of_the_newest_sound_checkpoint_counts_though_the_run_was_killed_later(tmp_path, name):
-    """The rows of a run go further than its last checkpoint where a kill has ended it."""
-    folder = write_run(tmp_path / "run", end=())
-    write_checkpoint(folder / name, 2)
-    write_lines(folder / "evaluations.jsonl", [{**EVALUATED, "updates": 2}])
-    (result,), (warning,) = read(folder)
-    assert result.score.value == 1.5 and warning.startswith("run has not reached its stop rule: it was cut off")
-    newer = write_checkpoint(folder / name, 3)
-    (result,), (_, warning) = read(folder)
-    assert result.score == Score(1.0, "last evaluation of the run", 20)
-    expected = "run was evaluated after 2 updates, and has a checkpoint of 3: its last evaluation in the run counts"
-    assert warning == f"{expected}; evaluate it again"
-    (newer / "params").write_text("torn")  # `boonta evaluate` takes the one before.
-    (result,), _ = read(folder)
-    assert result.score.value == 1.5
-
-
-def test_an_evaluation_of_an_earlier_best_checkpoint_does_not_count(tmp_path):
-    folder = write_run(tmp_path / "run")
-    write_checkpoint(folder / "checkpoints" / "best", 2)
-    write_lines(folder / "evaluations.jsonl", [{**EVALUATED, "updates": 2, "which": "best"}])
-    (result,), warnings = read(folder, which="best")
-    assert result.score.value == 1.5 and not warnings
-    write_checkpoint(folder / "checkpoints" / "best", 3)
-    (result,), (warning,) = read(folder, which="best")
-    assert result.score.value == 1.0
-    assert warning.startswith("run was evaluated after 2 updates, and its best checkpoint is that of 3 now: its last")
-
-
-def test_an_evaluation_with_returns_that_are_not_finite_does_not_count(tmp_path):
-    folder = write_run(tmp_path / "run")
-    write_lines(folder / "evaluations.jsonl", [{**EVALUATED, "returns": [1.0, None]}])
-    (result,), (warning,) = read(folder)
-    assert result.score.value == 1.0
-    assert warning == (
-        "run was evaluated after 3 updates with returns that aren't finite: its last evaluation in the run counts"
-    )
-
-
-@pytest.mark.parametrize("members", [0, 2])
-@pytest.mark.parametrize(
-    ("end", "expected"), [(315, []), (400, ["run was last evaluated after 300 of 400 env steps: `boonta evaluate`"])]
-)
-def test_a_last_evaluation_long_before_the_runs_end_is_named_once(tmp_path, members, end, expected):
-    scale = members or 1  # A population counts the env steps of all its members.
-    made = [{**row, "env_steps": row["env_steps"] * scale} for row in run_folders.rows([0.0, 0.5, 1.0])]
-    made.append({"env_steps": end * scale, "seconds": end / 10, "updates": end / 100})
-    folder = write_run(tmp_path / "run", metrics=made)
-    if members:
-        rows = [{"member": i, "seed": i, "updates": n, "eval_return": n} for n in (1, 2, 3) for i in range(members)]
-        write_lines(folder / "members.jsonl", rows)
-    found, warnings = read(folder)
-    assert len(found) == scale and [line[: len(expected[0])] for line in warnings if expected] == expected
-    assert bool(warnings) == bool(expected)
 
 
 def test_a_line_that_a_kill_has_cut_costs_itself_alone(tmp_path):
@@ -133,7 +39,7 @@ def test_a_line_that_a_kill_has_cut_costs_itself_alone(tmp_path):
     write_lines(
         folder / "metrics.jsonl", rows, cut='{"env_steps": 250, "ev\n' + json.dumps(run_folders.rows([7.0] * 3)[2])
     )
-    (result,), (warning,) = read(folder)
+    (result,), (warning,) = read_results(folder)
     assert result.curve.values.tolist() == [0.0, 0.5, 7.0]
     assert warning.endswith("line 3 of metrics.jsonl is cut or malformed, and left out")
 
@@ -159,7 +65,7 @@ def test_a_run_that_its_stop_rule_has_not_ended_is_reported(tmp_path, end, state
     config = json.loads((folder / "config.json").read_text())
     config["run"] |= {} if stop is None else {"stop": stop}
     (folder / "config.json").write_text(json.dumps(config))
-    (warning,) = read(folder)[1]
+    (warning,) = read_results(folder)[1]
     assert warning.startswith(f"run {what}: {state}")
 
 
@@ -174,7 +80,7 @@ def test_members_of_a_population_are_results_of_their_own(tmp_path):
     rows[-1]["loss"] = None
     write_lines(folder / "members.jsonl", rows)
     write_lines(folder / "evaluations.jsonl", [{**EVALUATED, "member": 1}])
-    (one, other), (warning,) = read(folder)
+    (one, other), (warning,) = read_results(folder)
     assert (one.name, one.seed, one.settings["config.rate"]) == ("run, member 0", 7, 0.1)
     assert (other.name, other.seed, other.settings["config.rate"]) == ("run, member 1", 8, 0.2)
     assert "vary" not in one.settings and "seeds" not in one.settings and one.settings["config.size"] == 8
@@ -188,7 +94,7 @@ def test_what_all_members_share_is_the_runs(tmp_path):
     write_lines(folder / "members.jsonl", [{"member": i, "seed": i, "updates": 1, "eval_return": i} for i in (0, 1)])
     (result,), _ = results_of(recorded(folder), "share/learner/updating", "newest")
     assert result.member is None and result.curve.values.tolist() == [0.5, 0.5]
-    assert [each.curve.values.tolist() for each in read(folder)[0]] == [[0.0], [1.0]]
+    assert [each.curve.values.tolist() for each in read_results(folder)[0]] == [[0.0], [1.0]]
     assert {"eval_return", "share/learner/updating"} <= set(metrics_of(recorded(folder)))
 
 
@@ -196,13 +102,13 @@ def test_a_population_without_an_evaluation_is_named(tmp_path):
     folder = write_run(tmp_path / "run")
     write_lines(folder / "members.jsonl", [], cut='{"member": 0, "upd')
     with pytest.raises(BadInput, match="run has no evaluation in members.jsonl yet"):
-        read(folder)
+        read_results(folder)
 
 
 def test_starts_before_a_resumption_count(tmp_path):
     folder = write_run(tmp_path, origin=run_folders.provenance(boonta__commit="b" * 40))
     (folder / "config.json").rename(folder / "config-until-20260102-030405.json")
-    (result,), _ = read(write_run(folder))
+    (result,), _ = read_results(write_run(folder))
     assert [start.boonta.commit for start in result.starts] == ["b" * 40, "a" * 40]
 
 
@@ -210,7 +116,7 @@ def test_an_earlier_start_with_other_settings_is_named_and_a_damaged_one_left_ou
     folder = write_run(tmp_path, settings={"config": {"discount": 0.5, "gone": 1}, "actors": 2})
     (folder / "config.json").rename(folder / "config-until-20260102-030405.json")
     (folder / "config-until-20260102-030406.json").write_text('{"program": "imp')
-    _, warnings = read(write_run(folder, settings={"config": {"discount": 0.9, "new": 1}, "actors": 3}))
+    _, warnings = read_results(write_run(folder, settings={"config": {"discount": 0.9, "new": 1}, "actors": 3}))
     assert f"{folder.name} went on with other settings: config.discount was 0.5, is 0.9" in warnings
     assert any("030406.json is damaged" in warning for warning in warnings)
 
@@ -221,7 +127,7 @@ def test_a_run_whose_returns_were_measured_in_another_way_before_is_named(tmp_pa
     folder = write_run(tmp_path, settings=settings)
     (folder / "config.json").rename(folder / "config-until-20260102-030405.json")
     later = {"evaluation": {"deterministic": True, "max_steps": 7, "every_s": 60.0}}
-    _, warnings = read(write_run(folder, settings=later))
+    _, warnings = read_results(write_run(folder, settings=later))
     changes = "evaluation.deterministic was None, is True, evaluation.max_steps was None, is 7"
     assert f"{folder.name} went on with other settings: {changes}" in warnings
 
@@ -236,7 +142,7 @@ def test_a_run_whose_returns_were_measured_in_another_way_before_is_named(tmp_pa
     ],
 )
 def test_runs_of_an_older_version_are_read(tmp_path, arguments, settings, environment):
-    (result,), _ = read(write_run(tmp_path, origin=None, arguments=arguments, settings=settings))
+    (result,), _ = read_results(write_run(tmp_path, origin=None, arguments=arguments, settings=settings))
     assert result.environment == environment and result.starts == ()
     assert result.settings == {"launch": "anakin"}
 
@@ -249,7 +155,7 @@ def test_the_game_is_no_setting(tmp_path):
         "a": "",
         "b": "out",
     }
-    (result,), _ = read(write_run(tmp_path, origin=origin, settings=settings))
+    (result,), _ = read_results(write_run(tmp_path, origin=origin, settings=settings))
     assert result.settings.keys() == {"env.sticky", "config.torso.kind", "a", "b", "launch"}
 
 
@@ -312,7 +218,7 @@ def test_a_folder_that_holds_no_run_is_named(tmp_path):
 def test_a_run_without_metrics_or_evaluations_is_named(tmp_path):
     folder = write_run(tmp_path / "run", metrics=[{"env_steps": 1.0}])
     with pytest.raises(BadInput, match="run has no eval_return yet"):
-        read(folder)
+        read_results(folder)
     (folder / "metrics.jsonl").unlink()
     with pytest.raises(BadInput, match="run has no metrics.jsonl: No such file"):
-        read(folder)
+        read_results(folder)
