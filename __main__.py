@@ -57,7 +57,10 @@ def _run() -> int:
     if name not in TOOLS:
         from boonta.envs.base import suggest
 
-        print(f"error: tool {name!r} is unknown: {suggest(name, TOOLS)}\n\n{usage()}", file=sys.stderr)
+        print(
+            f"error: tool {name!r} is unknown: {suggest(name, TOOLS)} `boonta --help` says what each does.",
+            file=sys.stderr,
+        )
         return 2
     sys.argv = [f"boonta {name}", *sys.argv[2:]]
     importlib.import_module(f"boonta.programs.tools.{name}").main()

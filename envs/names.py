@@ -56,3 +56,12 @@ def signature_of(made_by: Callable[..., Any]) -> inspect.Signature | None:
         return inspect.signature(made_by)
     except ValueError:
         return None
+
+
+def in_gymnasium(name: str) -> bool:
+    """Whether Gymnasium is here, and has an environment of this very name, such as "CartPole-v1"."""
+    try:
+        from gymnasium.envs.registration import registry
+    except ImportError:
+        return False
+    return name in registry

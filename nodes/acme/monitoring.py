@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Collection
 
 from acme.utils import counting, loggers
 
 from boonta.nodes.base import Node
+from boonta.nodes.watch.reporter import is_number
 
 PREFIX = "acme/"  # Begins the monitor's names of what only Acme's parts know.
 # Acme's names of counters that programs have, too.
@@ -62,12 +62,8 @@ class MonitorLogger(loggers.Logger):
 
     def write(self, data: loggers.LoggingData) -> None:
         """Measures the numbers among the data; the rest, such as arrays and texts, is left out."""
-        numeric = {name: float(value) for name, value in data.items() if _is_number(value)}
+        numeric = {name: float(value) for name, value in data.items() if is_number(value)}
         self._node.measure({PREFIX + name: value for name, value in numeric.items() if math.isfinite(value)})
 
     def close(self) -> None:
         """Does nothing: the node closes itself."""
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, numbers.Real) or getattr(value, "shape", None) == ()

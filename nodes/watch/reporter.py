@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import numbers
 import os
 import platform
 import re
@@ -11,6 +12,7 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import psutil
 
 from boonta.nodes.watch import pulse
@@ -69,17 +71,20 @@ class Reporter:
         self._reports = self._acknowledged = 0  # Number of reports, and that of the last one that has been answered.
 
     def count(self, increments: Mapping[str, float]) -> None:
+        taken = {name: _number("count", name, increment) for name, increment in increments.items()}
         with self._lock:
-            for name, increment in increments.items():
+            for name, increment in taken.items():
                 self._counts[name] += increment
 
     def sample(self, name: str, value: float) -> None:
+        taken = _number("sample", name, value)
         with self._lock:
-            self._samples[name].append(value)
+            self._samples[name].append(taken)
 
     def measure(self, metrics: Mapping[str, float]) -> None:
+        taken = {name: _number("measure", name, value) for name, value in metrics.items()}
         with self._lock:
-            self._metrics.update(metrics)
+            self._metrics.update(taken)
 
     def warn(self, warning: str, of: str) -> None:
         if warning:
@@ -131,3 +136,29 @@ class Reporter:
             for name, values in report["samples"].items():
                 del self._samples[name][: len(values)]
             self._acknowledged = report["number"]
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is one number, maybe as an array without axes."""
+    if isinstance(value, numbers.Real):
+        return True
+    return getattr(value, "shape", None) == () and getattr(value, "dtype", np.dtype(object)).kind not in "USOc"
+
+
+def _number(call: str, name: str, value: Any) -> float:
+    """The number that a node reports, which the monitor would otherwise find to be none, far from where it was given.
+
+    Args:
+      call: the method of the node that was given it.
+      name: the metric's name.
+      value: what was given.
+
+    Raises:
+      TypeError: it is no number.
+    """
+    if is_number(value):
+        return float(value)
+    found = f"an array of shape {value.shape}" if hasattr(value, "shape") else repr(value)
+    raise TypeError(
+        f"{call}: the metric {name!r} is {found}; it must be one number. Of many, measure their mean or quantiles"
+    )

@@ -46,7 +46,8 @@ def metrics(words: tyro.conf.Positional[tuple[str, ...]] = (), markdown: bool = 
         ]
     if not chosen:
         near = difflib.get_close_matches(names[0], [each.name for each in declared()])
-        raise BadInput(f"no metric is called {names[0]!r}" + (f"; did you mean {' or '.join(near)}?" if near else ""))
+        why = f"did you mean {' or '.join(near)}?" if near else "one of your own has no entry, and only you know it"
+        raise BadInput(f"no metric is called {names[0]!r}; {why}")
     table = Table(box=None, pad_edge=False)
     table.add_column("metric", no_wrap=True)  # A name that is cut can't be looked up.
     for title in (*(["newest"] if newest else []), "unit", "meaning", "healthy"):

@@ -27,6 +27,9 @@ def command_of(arguments: list[str]) -> list[str]:
     name, *rest = arguments or [""]
     known = programs()
     file = pathlib.Path(name) if name.endswith(".py") else known.get(name.replace("-", "_"))
+    if file is not None and name.endswith(".py") and not file.is_file():
+        there = dict.fromkeys(known) | {each.stem: str(each) for each in sorted(file.parent.glob("*.py"))}
+        raise BadInput(f"there is no file {name}: {suggest(file.stem, there, lambda stem: there[stem] or stem)}")
     if file is None:
         own = f"{name}.py" if pathlib.Path(f"{name}.py").exists() else "the path of a file of your own"
         raise BadInput(f"program {name!r} is unknown: {suggest(name, known)} Or give {own}.")

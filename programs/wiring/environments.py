@@ -15,7 +15,7 @@ import tyro
 
 from boonta.envs.base import Env, EnvSpec, suggest
 from boonta.envs.jax.base import Batched, JaxEnv, as_env
-from boonta.envs.names import named
+from boonta.envs.names import in_gymnasium, named
 from boonta.envs.spec_check import ConformanceError, adapter_of, check_spec
 from boonta.programs.wiring.command_line.booleans import spelled_out
 from boonta.programs.wiring.command_line.integers import INTEGERS
@@ -79,8 +79,9 @@ def make_env(name: str, arguments: Sequence[str] = ()) -> Env:
     family_name, slash, game = name.partition("/")
     if family_name not in FAMILIES:
         module, dot, own = name.rpartition(".")
+        near = f"did you mean 'gymnasium/{name}'?" if in_gymnasium(name) else suggest(family_name, FAMILIES)
         raise BadInput(
-            f"environment {name!r} is unknown: {suggest(family_name, FAMILIES)} Examples: {', '.join(EXAMPLES)}, or "
+            f"environment {name!r} is unknown: {near} Examples: {', '.join(EXAMPLES)}, or "
             f"{f'{module}:{own}' if dot else 'package.module:name'} for one of your own"
         )
     family = FAMILIES[family_name]
@@ -197,8 +198,7 @@ def _given(settings: Any, arguments: Sequence[str]) -> dict[str, Any]:
 
     collect.__annotations__ = {"env": type(settings)}
     words = spelled_out([word for word in arguments if word not in ("-h", "--help")], {"env": type(settings)})
-    found, _ = tyro.cli(collect, args=words, return_unknown_args=True, registry=INTEGERS)
-    return dataclasses.asdict(found)
+    return dataclasses.asdict(tyro.cli(collect, args=words, return_unknown_args=True, registry=INTEGERS)[0])
 
 
 def with_settings(env: Env, settings: Any) -> Env:

@@ -22,6 +22,7 @@ from boonta.programs.wiring import environments
 from boonta.programs.wiring.command_line import help
 from boonta.programs.wiring.command_line.booleans import spelled_out
 from boonta.programs.wiring.command_line.integers import INTEGERS
+from boonta.programs.wiring.command_line.usual import refuse_usual
 from boonta.programs.wiring.construction import seeds_of
 from boonta.programs.wiring.evaluation import Evaluation
 from boonta.programs.wiring.pace import Pace
@@ -72,6 +73,7 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
         return chosen
 
     flagged = [parameter for parameter in parameters if parameter is not None]
+    refuse_usual(given, flagged, "" if env is None else pathlib.Path(inspect.getfile(function)).name)
     shown = [help.short(parameter) for parameter in flagged] if help.asked(given) else flagged
     collect.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     collect.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
@@ -91,8 +93,7 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
     usual = {each.name: each.default for each in flagged if each.default is not each.empty and each.name != "run"}
     presets = _presets_named(hints, given)
     usual |= {name: preset for name, (_, preset) in presets.items()}
-    words = _words(function, settings, env_name if ":" in env_name else "")
-    words += [name for name, _ in presets.values()]
+    words = _words(function, settings, env_name if ":" in env_name else "") + [name for name, _ in presets.values()]
     return _absolute(run, settings, usual | ({} if env is None else {"env": usual_env}), words), settings
 
 
@@ -111,8 +112,7 @@ def run_of(function: ProgramFunction, arguments: Sequence[str]) -> Run | None:
 
 def _require_free(function: ProgramFunction, signature: inspect.Signature) -> None:
     """Refuses a function with an argument whose flag would be one that every run has."""
-    taken = [each.name for each in dataclasses.fields(Run) if each.name in signature.parameters]
-    if taken:
+    if taken := [each.name for each in dataclasses.fields(Run) if each.name in signature.parameters]:
         raise BadInput(
             f"{function.__name__} takes {', '.join(taken)}, of which every run has a flag of its own: give "
             "the argument another name"
@@ -213,7 +213,8 @@ def presets_of(settings: dict[str, Any], launch: str) -> str:
 def network_of(program: Program) -> str:
     """A line for the user: the network, if it isn't the config's."""
     own = _own_network(program)
-    return f"network {own.removeprefix('__main__:')}, in the place of the config's" if own else ""
+    shown = own.removeprefix("__main__:").partition(".<locals>")[0]
+    return f"network {shown}, in the place of the config's" if own else ""
 
 
 def _own_network(program: Program) -> str:

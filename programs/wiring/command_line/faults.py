@@ -12,6 +12,7 @@ from typing import Any
 
 import tyro
 
+from boonta.programs.wiring.command_line.integers import INTEGERS
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.run_folder.provenance import ROOT
@@ -24,7 +25,7 @@ STANDARD = pathlib.Path(os.__file__).resolve().parent
 def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
     """Runs a tool's function from the command line; bad input and `errors` end it with a message and code 2."""
     with refusing(*errors):
-        tyro.cli(function)
+        tyro.cli(function, registry=INTEGERS)
 
 
 @contextlib.contextmanager

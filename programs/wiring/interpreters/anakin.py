@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -15,12 +16,12 @@ from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.reanalyzer import Reanalyzer
-from boonta.nodes.watch.evaluation import NONE
+from boonta.nodes.watch.evaluation import NONE, Evaluation
 from boonta.programs.wiring.checks import check_evaluations
 from boonta.programs.wiring.construction import construct
 from boonta.programs.wiring.evaluation import evaluation_of
 from boonta.programs.wiring.interpreters import threads
-from boonta.programs.wiring.program import Group, Program, group, parameters
+from boonta.programs.wiring.program import Group, Program, group
 
 LOG_EVERY_S = 2.0  # These programs are done in seconds where others take hours.
 FUSED = (Learner, Actor, Reanalyzer, Evaluator, Arena)  # The classes whose place the one node takes.
@@ -111,7 +112,9 @@ def _require_replaceable(program: Program, part: Group) -> None:
             f"{program.name}: {part.label} is {part.node.__name__}; --launch anakin takes the place of {names} only"
         )
     # An odd num_envs comes with one thread, see `program.group`; here nothing depends on that.
-    known = parameters(part.node) if part.node.role == "evaluator" else ("num_envs", "threads")
+    known: tuple[str, ...] = ("num_envs", "threads")
+    if part.node.role == "evaluator":  # Whom an arena plays is left to `tools.match`, afterwards.
+        known = (*(field.name for field in dataclasses.fields(Evaluation)), "opponents", "earlier", "keep")
     unknown = sorted(set(part.settings).difference(known))
     if unknown:
         raise ValueError(f"{program.name}: --launch anakin has no {unknown[0]} for its {part.label}; leave it out")
@@ -141,7 +144,8 @@ def jax_env_of(env: Env) -> JaxEnv:
     make_twin = getattr(env, "jax_twin", None)
     if make_twin is None:
         raise ValueError(
-            f"--launch anakin needs an environment in JAX, and {type(env).__name__} is none; there are catch, "
-            "grid_world, minatar/…, gymnax/…, pgx/… and brax/…, see boonta/envs/jax"
+            f"--launch anakin needs an environment in JAX, and {type(env).__name__} is none: use --launch sebulba "
+            "or local_mp, or write it in JAX, see docs/pages/guides/environment.md; catch, grid_world, minatar/…, "
+            "gymnax/…, pgx/… and brax/… are in JAX"
         )
     return make_twin()

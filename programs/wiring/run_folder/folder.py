@@ -82,7 +82,8 @@ def _require_start(run: Run) -> None:
     number, fault = glance(start_folder)
     if number is None:
         sound, why = ("sound ", f": {fault}") if fault else ("", f", in {start_folder}")
-        raise BadInput(f"--start-from {run.start_from} has no {sound}{named(run.start_which)}{why}")
+        none = "" if pathlib.Path(run.start_from).is_dir() else ": there is no such folder"
+        raise BadInput(f"--start-from {run.start_from} has no {sound}{named(run.start_which)}{why}{none}")
     if reached := run.stop.reached(_counts(one_of(start_folder)[0], number)):
         raise BadInput(f"--start-from {run.start_from} would end at once, since its counters go on: {reached}")
 

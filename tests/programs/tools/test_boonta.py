@@ -31,7 +31,9 @@ def test_help_lists_each_tool_with_a_sentence(monkeypatch, capsys):
 def test_a_wrong_tool_is_named_with_near_ones(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["boonta", "pla", "x"])
     assert main() == 2
-    assert "error: tool 'pla' is unknown: did you mean 'play'" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "error: tool 'pla' is unknown: did you mean 'play'" in error
+    assert error.endswith(" `boonta --help` says what each does.\n") and error.count("\n") == 1
 
 
 @pytest.mark.skipif(importlib.util.find_spec("reverb") is not None, reason="Reverb is here")

@@ -96,6 +96,8 @@ def test_metrics_are_found_by_what_a_user_saw(asked, names, capsys, monkeypatch)
 def test_what_is_not_there_is_refused(tmp_path):
     with pytest.raises(BadInput, match="no metric is called 'polcy_lag'; did you mean policy_lag"):
         metrics.metrics(("polcy_lag",))
+    with pytest.raises(BadInput, match="no metric is called 'zzz'; one of your own has no entry, and only you know it"):
+        metrics.metrics(("zzz",))
     with pytest.raises(BadInput, match=f"no metric is called '{tmp_path}'"):
         metrics.metrics((str(tmp_path),))
     (tmp_path / "config.json").write_text("{}")

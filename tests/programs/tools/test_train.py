@@ -34,8 +34,19 @@ def test_help_is_the_programs_own(tmp_path):
     assert done.returncode == 0 and "--stop.env-steps" in done.stdout
 
 
-def test_a_file_of_ones_own_is_taken():
+def test_a_file_of_ones_own_is_taken(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "program.py").touch()
     assert command_of(["mine/program.py", "--seed", "1"])[1:] == ["mine/program.py", "--seed", "1"]
+
+
+def test_a_file_that_is_not_there_gets_near_ones(tmp_path):
+    (tmp_path / "hunting.py").touch()
+    with pytest.raises(BadInput, match=f"there is no file {tmp_path}/huntin.py: did you mean '{tmp_path}/hunting.py'"):
+        command_of([f"{tmp_path}/huntin.py", "--seed", "1"])
+    with pytest.raises(BadInput, match=f"there is no file {tmp_path}/none/impala.py: did you mean 'impala'"):
+        command_of([f"{tmp_path}/none/impala.py"])
 
 
 def test_unknown_names_get_near_ones(tmp_path):

@@ -124,6 +124,7 @@ class Bare(gymnasium.Env):
     [
         ("minatr/breakout", "environment 'minatr/breakout' is unknown: did you mean 'minatar'"),
         ("nothing", r"environment 'nothing' is unknown: allowed: atari, .*, pgx\. Examples: "),
+        ("CartPole-v1", r"environment 'CartPole-v1' is unknown: did you mean 'gymnasium/CartPole-v1'\? Examples: "),
         ("minatar", "environment 'minatar' must be written like 'minatar/breakout'"),
         ("catch/me", "environment 'catch/me' must be written like 'catch'"),
         ("minatar/brakeout", "environment 'minatar/brakeout': .*breakout"),

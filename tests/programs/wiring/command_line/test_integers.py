@@ -21,3 +21,29 @@ def test_what_is_no_integer_is_refused(capsys, text):
     with pytest.raises(SystemExit, match="2"):
         parse(impala, ["catch", "--stop.updates", text])
     assert "--stop.updates" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--stop.env-steps", "1e6x"], "--stop.env-steps: '1e6x' must be a whole number, None "),
+        (["--seed", "1x"], "--seed: '1x' must be a whole number "),
+        (
+            ["--start-which", "bset"],
+            "--start-which: 'bset' must be a whole number, newest or best: did you mean 'best'?",
+        ),
+        (["--start-which", "1x"], "--start-which: '1x' must be a whole number, newest or best "),
+    ],
+)
+def test_what_it_must_be_is_said_in_a_line(capsys, monkeypatch, words, message):
+    monkeypatch.setenv("COLUMNS", "150")
+    with pytest.raises(SystemExit, match="2"):
+        parse(impala, ["catch", *words])
+    error = capsys.readouterr().err
+    assert message in error and "Got errors" not in error
+
+
+def test_a_word_or_none_may_stand_for_an_integer():
+    run, _ = parse(impala, ["catch", "--stop.updates", "None", "--start-which", "best"])
+    assert (run.stop.updates, run.start_which) == (None, "best")
+    assert parse(impala, ["catch", "--start-which", "1e3"])[0].start_which == 1000

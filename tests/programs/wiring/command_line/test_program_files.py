@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
 
-from boonta.programs.wiring.command_line.arguments import function_of
+from boonta.programs.wiring.command_line.arguments import function_of, network_of
 from boonta.programs.wiring.run import BadInput
 
 HEAD = """
@@ -43,3 +45,8 @@ def test_a_file_from_which_it_is_not_clear_is_refused(tmp_path, functions, found
     file.write_text(HEAD + functions)
     with pytest.raises(BadInput, match=rf"must have a function mine\(\), or only one .* a Program; it has {found}"):
         function_of(file)
+
+
+def test_a_whole_network_is_announced_by_the_function_that_makes_it():
+    program = types.SimpleNamespace(agent=types.SimpleNamespace(network="nets:gru_values.<locals>.init"))
+    assert network_of(program) == "network nets:gru_values, in the place of the config's"

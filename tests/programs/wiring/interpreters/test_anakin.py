@@ -182,6 +182,9 @@ class OwnActor(Actor):
     [
         ([group(Learner), group(OwnActor)], "actor is OwnActor; --launch anakin takes the place of Actor only"),
         ([group(Learner), group(Actor), group(Evaluator, cut=7)], "--launch anakin has no cut for its evaluator"),
+        ([group(Learner), group(Actor), group(Evaluator, env=ENV)], "--launch anakin has no env for its evaluator"),
+        ([group(Learner), group(Actor), group(Evaluator, agent=1)], "--launch anakin has no agent for its evaluator"),
+        ([group(Learner), group(Actor), group(Evaluator, seed=1)], "--launch anakin has no seed for its evaluator"),
         ([group(Learner, updates_per_step=2), group(Actor)], "has no updates_per_step for its learner; leave it out"),
         ([group(Actor)], "--launch anakin needs a node of role 'learner'; the program has none"),
         ([group(Population), group(Actor)], r"anakin \(Population\) is a whole program; leave out actor"),
@@ -201,6 +204,11 @@ def test_an_odd_number_of_environments_is_fused():
     ("function", "arguments", "words"),
     [
         (impala, ["atari/Pong"], "--launch anakin needs an environment in JAX, and Atari is none"),
+        (
+            impala,
+            ["atari/Pong"],
+            "is none: use --launch sebulba or local_mp, or write it in JAX, see docs/pages/guides/",
+        ),
         (central_inference, [], "central_inference: --launch anakin has no inference (Inference)"),
         (impala, ["catch", "--actors", "2"], "the number of actor nodes is 2; with --launch anakin it is 1, unless"),
     ],

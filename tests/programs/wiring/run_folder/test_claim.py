@@ -227,6 +227,11 @@ def test_a_folder_to_start_from_that_has_no_sound_checkpoint(tmp_path):
     run, other = tmp_path / "run", tmp_path / "other"
     with pytest.raises(BadInput, match=f"--start-from {other} has no newest checkpoint, in {other}/checkpoints"):
         claim(run, start_from=str(other))
+    with pytest.raises(BadInput, match=f"in {other}/checkpoints: there is no such folder$"):
+        claim(run, start_from=str(other))
+    other.mkdir()
+    with pytest.raises(BadInput, match=f"in {other}/checkpoints$"):
+        claim(run, start_from=str(other))
     assert not run.exists()
     write_snapshot(other / "checkpoints", 3)
     claim(run, start_from=str(other)).close()
