@@ -120,12 +120,14 @@ def matrix() -> Iterator[str]:
 def tried(name: str, example: str) -> dict[str, str]:
     """By way to run, why a program can't run so in an environment; empty where it can."""
     function = function_of(programs()[name])
+    try:  # Parsing takes most of the time, and does not depend on the way to run.
+        run, settings = parse(function, [example])
+    except (BadInput, ValueError, ImportError) as error:
+        return dict.fromkeys(CHECKS, str(error))
     found = {}
-    for way in CHECKS:
+    for way, check in CHECKS.items():
         try:
-            run, settings = parse(function, [example, "--launch", way])
-            program = function(run=run, **settings)
-            CHECKS[way](program)
+            check(function(run=dataclasses.replace(run, launch=way), **settings))
             found[way] = ""
         except (BadInput, ValueError, ImportError) as error:
             found[way] = str(error)

@@ -101,12 +101,14 @@ class Follow(BatchedEnv):
 
 
 @pytest.mark.once
+@pytest.mark.unoptimised
 @pytest.mark.parametrize("action_history", [True, False])
 def test_what_no_frame_shows_is_learned_from_past_actions_alone(action_history):
-    changes = {"torso.widths": (32,), "head_width": 32, "num_simulations": 4, "consistency_cost": 0.0, "discount": 0.8}
+    changes = {"torso.widths": (32,), "head_width": 32, "num_simulations": 4, "consistency_cost": 0.1, "discount": 0.8}
     changes |= {"roots": 4, "unroll_length": 2, "bootstrap_length": 3, "support_limit": 8.0, "replay.min_size": 64}
     config = replaced(muzero.CATCH, {**changes, "action_history": action_history})
     agent, params = learn(Follow, config, updates=120)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(params))  # NaNs would earn little, too.
     env, state, act = Follow(16, 0), agent.eval_policy.initial_state(Slots(16)), jax.jit(agent.eval_policy.step)
     timestep, earned = env.reset(), np.zeros(16)
     for t in range(8):

@@ -43,6 +43,14 @@ CONFIG = muzero.Config(
 BATCH = 4
 
 
+@functools.cache
+def recorded(env, config):
+    """An agent, params of it, what other params recorded, and what the policy makes of it when it is replayed."""
+    agent = muzero.make(config, env.spec)
+    params, steps = make_params(agent, 0), record(env, agent, config)
+    return agent, params, steps, play_back(env, agent, params, steps)
+
+
 def make_params(agent, seed):
     """Params whose policies and values differ from state to state."""
     return agent.update.params(drawn(agent.update.init, seed))
@@ -85,12 +93,10 @@ def play_back(env, agent, params, steps: Steps) -> Steps:
 
 def test_a_fused_program_plays_back_as_reanalyzers_do():
     config, env = dataclasses.replace(CONFIG, action_history=True), Catch()
-    agent = muzero.make(config, env.spec)
-    params, steps = make_params(agent, 0), record(env, agent, config)
+    agent, params, steps, played = recorded(env, config)
     back = jax.jit(functools.partial(stage.play_back, agent.policy))
     fused = back(params, np.int32(7), jax.tree.map(np.asarray, steps), jax.random.PRNGKey(3))
     assert np.all(fused.version == 7) and fused.core == ()
-    played = play_back(env, agent, params, steps)
     rows = slice(config.context, None)  # Before, the node still sees the sequence before.
     jax.tree.map(
         lambda ours, theirs: np.testing.assert_allclose(ours[rows], theirs[rows], rtol=1e-4, atol=1e-5),
@@ -124,11 +130,9 @@ def within_update(env, params, steps: Steps, config) -> Steps:
 )
 def test_both_ways_agree_on_the_same_sequences_and_params(env, changes):
     config = dataclasses.replace(CONFIG, **changes)
-    agent = muzero.make(config, env.spec)
-    params = make_params(agent, 0)
-    steps = record(env, agent, config)
+    _, params, steps, played = recorded(env, config)
     without_context = jax.jit(lambda steps: recall(config, steps)[1])
-    played, rest = jax.device_get([without_context(x) for x in (play_back(env, agent, params, steps), steps)])
+    played, rest = jax.device_get([without_context(x) for x in (played, steps)])
     renewed = within_update(env, params, steps, config)
     rows = config.rows if config.value_target == "search" else config.roots + config.unroll_length
     changed = np.abs(renewed.extras.value - rest.extras.value).max(axis=0) > 0

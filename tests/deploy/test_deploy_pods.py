@@ -106,14 +106,19 @@ def test_a_run_that_the_monitor_refuses_is_not_tried_for_ever(tmp_path, monkeypa
 
 
 def test_a_learners_pod_that_is_killed_restarts_the_set(tmp_path, monkeypatch):
-    manifest, workdir = rendered(LIGHT, monkeypatch, tmp_path, "--stop.env-steps", "300")
+    end = tmp_path / "end"
+    manifest, workdir = rendered(LIGHT, monkeypatch, tmp_path, *ends_with(end))
     with pods.Pods(manifest, tmp_path) as running:
         assert not running.run(lambda: counter(workdir, "env_steps") > 50)
         running.pod("learner").process.kill()
+        assert not running.run(lambda: running.restarts == 1), running.output()
+        before = counter(workdir, "env_steps")
+        assert not running.run(lambda: counter(workdir, "env_steps") > before), running.output()
+        end.touch()
         assert running.run(lambda: False), running.output()
         running.end()
         assert running.restarts == 1 and running.pod("learner").starts == 2, running.output()
-    assert counter(workdir, "env_steps") >= 300
+    assert counter(workdir, "env_steps") >= LIMIT
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def inference_program(
     env = Light(demanding=processes)
     agent = tiny.make(env.spec)
     groups = [
-        group(Monitor, log_every_s=1.0),
+        group(Monitor, log_every_s=0.5),
         group(Learner),
         group(Inference, inference, max_batch=max_batch),
         group(Actor, actors, num_envs=4),

@@ -15,7 +15,7 @@ from boonta.tests.helpers.paced import PacedCatch
 @functools.wraps(dqn)
 def shards_program(*arguments: Any, **settings: Any) -> Program:
     program = dqn(*arguments, **settings)
-    groups = [group(Monitor, log_every_s=2.0), *program.groups]
+    groups = [group(Monitor, log_every_s=0.5), *program.groups]
     return dataclasses.replace(program, env=PacedCatch(0.03), groups=groups)
 
 

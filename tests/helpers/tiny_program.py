@@ -70,7 +70,7 @@ def tiny_program(
     env = Fragile(breaks_after=breaks_after)
     agent = tiny.make(env.spec, batch_size=width)
     groups = [
-        group(Monitor, log_every_s=1.0),
+        group(Monitor, log_every_s=0.5),
         group(SlowReplay, takes_s=save_takes_s),
         group(Learner),
         group(Actor, num_envs=num_envs),

@@ -12,8 +12,9 @@ import imageio.v3 as imageio
 import pytest
 
 from boonta.nodes import metrics
+from boonta.programs.experiments import evaluations
 from boonta.programs.population import population
-from boonta.programs.tools import compare, play
+from boonta.programs.tools import compare, evaluate, play
 from boonta.programs.wiring import launch
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.runs import undeclared
@@ -46,7 +47,7 @@ def compared(folder: pathlib.Path) -> dict[str, list[dict[str, float]]]:
     return {name: group["runs"] for name, group in groups.items()}
 
 
-def test_a_population_is_trained_tabled_drawn_and_played(tmp_path, capsys):
+def test_a_population_is_trained_tabled_drawn_played_and_evaluated(tmp_path, capsys):
     folder = tmp_path / "run"
     run(["population.py", "catch"], folder, "--vary", "optimiser.learning_rate=1e-3,1e-2", "optimiser.epsilon=1e-6")
     rows = metrics.read(folder, metrics.MEMBERS)
@@ -70,6 +71,31 @@ def test_a_population_is_trained_tabled_drawn_and_played(tmp_path, capsys):
     assert all(run["env_steps"] == pytest.approx(last["env_steps"] / 4) for run in runs)
     play.play(folder)
     assert f"{folder}/play.gif" in capsys.readouterr().out
+    require_members_are_evaluated_as_they_would_be_alone(folder, capsys)
+
+
+def require_members_are_evaluated_as_they_would_be_alone(folder: pathlib.Path, capsys) -> None:
+    def lines() -> list[dict]:
+        return [json.loads(line) for line in (folder / evaluations.FILE).read_text().splitlines()]
+
+    evaluate.evaluate((folder,), episodes=5)
+    found = lines()
+    assert [line["member"] for line in found] == [0, 1, 2, 3] and all(len(line["returns"]) == 5 for line in found)
+    evaluate.evaluate((folder,), episodes=5, which="best")
+    best = lines()[4]
+    assert best["which"] == "best" and best["member"] in range(4) and best["updates"] in (2, 5, 10, 20, 40)
+    if best["updates"] == 40:
+        assert best["returns"] == found[best["member"]]["returns"]
+    capsys.readouterr()
+    evaluate.evaluate((folder,), episodes=5)
+    assert capsys.readouterr().out.count("from before") == 4
+    evaluate.evaluate((folder,), episodes=5, which=40)
+    by_number = lines()[5:]
+    assert [line["returns"] for line in by_number] == [line["returns"] for line in found]
+    assert {line["which"] for line in by_number} == {40}
+    with pytest.raises(SystemExit):
+        evaluate.evaluate((folder,), episodes=5, which=39)
+    assert capsys.readouterr().err.endswith("/members has no checkpoint 39: there are 40\n")
 
 
 def test_learners_move_their_discount(tmp_path):

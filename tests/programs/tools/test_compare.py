@@ -6,7 +6,6 @@ import base64
 import csv
 import html.parser
 import json
-import pathlib
 import re
 import subprocess
 import sys
@@ -15,13 +14,14 @@ import imageio.v3 as imageio
 import pytest
 from PIL import Image
 
+from boonta.programs.impala import impala
 from boonta.programs.tools.compare import compare
+from boonta.programs.wiring import launch
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.run_folders import provenance, rows, write_run
 
 pytestmark = pytest.mark.once
-ROOT = pathlib.Path(__file__).parents[3]
 LOADING = {"img", "script", "link", "iframe", "object", "embed", "audio", "video", "source"}
 
 
@@ -268,10 +268,9 @@ def test_two_real_runs_are_compared_from_the_command_line(tmp_path):
     flags = ["--launch", "anakin", "--placement.learning=1", "--evaluation.every-updates=20", "--stop.updates=60"]
     flags += ["--config.batch-size=4", "--config.unroll-length=4", "--config.torso.widths", "8"]
     for seed in ("0", "1"):
-        command = [sys.executable, str(ROOT / "programs" / "impala.py"), "catch", *flags, "--seed", seed]
-        subprocess.run(
-            [*command, "--workdir", str(tmp_path / seed)], check=True, capture_output=True, timeout=DEADLINE_S
-        )
+        with pytest.raises(SystemExit) as ended:
+            launch.main(impala, ["catch", *flags, "--seed", seed, "--workdir", str(tmp_path / seed)])
+        assert ended.value.code == 0
     command = [sys.executable, "-m", "boonta", "compare", str(tmp_path / "0"), str(tmp_path / "1")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr

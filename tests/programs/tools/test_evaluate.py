@@ -1,4 +1,4 @@
-"""Final evaluations: of one run, of a population and of a sweep; what is there is not done again."""
+"""Final evaluations: of one run, and of a sweep; what is there is not done again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import math
 import pathlib
 import shutil
-import subprocess
 import sys
 import types
 
@@ -24,30 +23,31 @@ from boonta.nodes.watch.evaluation import Evaluation
 from boonta.programs.experiments import evaluations
 from boonta.programs.reports import page
 from boonta.programs.tools import evaluate, play
+from boonta.programs.wiring import launch
 from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.tests.helpers import nim_program
-from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.examples import python_blocks
 from boonta.tests.helpers.fused import ENV, agent
+from boonta.tests.helpers.solo_program import solo_program
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 ROOT = pathlib.Path(__file__).parents[3]
 
 
-def run(program: str, folder: pathlib.Path, *flags: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(ROOT / program), *flags, "--workdir", str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+def run(folder: pathlib.Path, *flags: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        launch.main(solo_program, [*flags, "--workdir", str(folder)])
+    assert ended.value.code == 0
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A run that is evaluated every 20 updates."""
     folder = tmp_path_factory.mktemp("sweep") / "run"
-    done = run("tests/helpers/solo_program.py", folder, "--stop.updates", "60")
-    assert done.returncode == 0, done.stderr
+    run(folder, "--stop.updates", "60")
     return folder
 
 
@@ -156,31 +156,6 @@ def test_a_word_that_is_no_checkpoint_is_refused_with_what_is_allowed(folder, ca
     assert ended.value.code == 2 and "{newest,best}|INT" in capsys.readouterr().err
 
 
-def test_each_member_of_a_population_is_evaluated_as_it_would_be_alone(tmp_path, capsys):
-    tiny = ["--config.batch-size=4", "--config.unroll-length=4", "--config.torso.widths", "8", "--placement.learning=1"]
-    flags = ["catch", "--vary", "optimiser.learning_rate=1e-3,1e-2", "--seeds=2", "--stop.updates=40", *tiny]
-    done = run("programs/population.py", tmp_path, *flags, "--evaluation.every-updates=20")
-    assert done.returncode == 0, done.stderr
-    evaluate.evaluate((tmp_path,), episodes=5)
-    found = lines(tmp_path)
-    assert [line["member"] for line in found] == [0, 1, 2, 3] and all(len(line["returns"]) == 5 for line in found)
-    evaluate.evaluate((tmp_path,), episodes=5, which="best")
-    best = lines(tmp_path)[4]
-    assert best["which"] == "best" and best["member"] in range(4) and best["updates"] in (2, 5, 10, 20, 40)
-    if best["updates"] == 40:
-        assert best["returns"] == found[best["member"]]["returns"]
-    capsys.readouterr()
-    evaluate.evaluate((tmp_path,), episodes=5)
-    assert capsys.readouterr().out.count("from before") == 4
-    evaluate.evaluate((tmp_path,), episodes=5, which=40)
-    by_number = lines(tmp_path)[5:]
-    assert [line["returns"] for line in by_number] == [line["returns"] for line in found]
-    assert {line["which"] for line in by_number} == {40}
-    with pytest.raises(SystemExit):
-        evaluate.evaluate((tmp_path,), episodes=5, which=39)
-    assert capsys.readouterr().err.endswith("/members has no checkpoint 39: there are 40\n")
-
-
 def test_the_best_member_plays_by_its_own_hyper_parameters():
     """A search has constants of its own, such as the discount."""
     members = [{"seed": 0, "discount": discount} for discount in (0.5, 0.9)]
@@ -228,6 +203,5 @@ def test_a_run_goes_on_from_the_best_checkpoint_of_another(finished, tmp_path, b
     (number,) = (int(path.name) for path in (finished / "checkpoints" / "best").iterdir())
     which = str(number) if by_number else "best"
     flags = ["--start-from", str(finished), "--start-which", which, "--stop.updates", str(number + 10)]
-    done = run("tests/helpers/solo_program.py", tmp_path / "other", *flags)
-    assert done.returncode == 0, done.stderr
+    run(tmp_path / "other", *flags)
     assert any(f"INFO done: updates reached {number + 10}" in line for line in journal.lines(tmp_path / "other"))

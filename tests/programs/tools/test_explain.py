@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised]
 pytest.importorskip("launchpad")
 from boonta.agents.base import Steps  # noqa: E402
 from boonta.agents.muzero.search import Planned  # noqa: E402
