@@ -16,14 +16,12 @@ from gymnasium.envs.registration import EnvSpec
 
 from boonta.envs import spaces
 from boonta.envs.base import Env, suggest
-from boonta.envs.gymnasium import Gymnasium
+from boonta.envs.gymnasium import REGISTERING, Gymnasium
 from boonta.programs.tools.datasets.episodes import Episode, require_same
 from boonta.programs.wiring.run import BadInput
 
 INSIDE = "data"  # The folder with the files, inside the one that has a data set's name.
 METADATA = "metadata.json"
-# Packages that register environments when they are imported. A file may not name others: importing is running code.
-REGISTERING = ("ale_py", "gymnasium_robotics", "minigrid")
 WATCHING = ("RecordEpisodeStatistics", "RecordVideo")  # Wrappers that change nothing that an agent sees or does.
 
 

@@ -16,7 +16,8 @@ from boonta.nodes.archive.reanalyzer import replayed_shapes
 from boonta.programs import unplugged
 from boonta.programs.tools import convert
 from boonta.programs.wiring import launch
-from boonta.programs.wiring.environments import env_of_archive, make_env
+from boonta.programs.wiring.archived import env_of_archive
+from boonta.programs.wiring.environments import make_env
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers.datasets import record
 
