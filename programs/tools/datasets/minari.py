@@ -12,6 +12,7 @@ import pathlib
 from collections.abc import Iterator
 
 import gymnasium
+import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from boonta.envs import spaces
@@ -86,7 +87,7 @@ class MinariDataset:
         """Yields the episodes, in their order.
 
         Raises:
-          BadInput: one can't be read.
+          BadInput: one can't be read, or has an action mask that allows no action.
         """
         observations, actions = self._spaces
         recorded = iter(self._dataset)
@@ -95,8 +96,14 @@ class MinariDataset:
                 episode = next(recorded, None)
             if episode is None:
                 return
+            ended = np.zeros(len(episode.rewards) + 1, bool)
+            try:
+                ended[1:] = episode.terminations | episode.truncations
+                observation = spaces.observed(observations, actions, episode.observations, ended)
+            except ValueError as error:
+                raise BadInput(f"{self._name}, episode {episode.id}: {error}") from error
             yield Episode(
-                observation=spaces.from_space(observations, episode.observations),
+                observation=observation,
                 action=spaces.from_spaces(actions, episode.actions),
                 reward=episode.rewards,
                 terminated=episode.terminations,
