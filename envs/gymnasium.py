@@ -28,6 +28,8 @@ from boonta.envs.names import signature_of
 from boonta.envs.processes import InProcesses
 from boonta.envs.vector import VectorBatch
 
+# Packages that register environments when they are imported. A file may not name others: importing is running code.
+REGISTERING = ("ale_py", "gymnasium_robotics", "minigrid")
 DRAWN = "rgb_array"  # Gymnasium's name for pictures as arrays.
 RETURNED = {"reset": ("observation", "info"), "step": ("observation", "reward", "terminated", "truncated", "info")}
 

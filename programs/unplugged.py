@@ -13,7 +13,8 @@ from boonta.agents.base import Agent
 from boonta.nodes.archive.files import open_archive
 from boonta.nodes.archive.reanalyzer import ArchiveReanalyzer, replayed_shapes
 from boonta.nodes.learner import Learner
-from boonta.programs.wiring.environments import env_of_archive, kind_of
+from boonta.programs.wiring.archived import env_of_archive
+from boonta.programs.wiring.environments import kind_of
 from boonta.programs.wiring.evaluation import Evaluation, evaluator
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
 

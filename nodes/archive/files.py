@@ -15,10 +15,10 @@ footer. The index therefore holds a SHA-256 of every file and one of itself; the
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import pathlib
-import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
 
@@ -42,7 +42,7 @@ from boonta.nodes.archive.index import (
     write_index,
 )
 from boonta.nodes.snapshots import schema
-from boonta.nodes.snapshots.files import write_whole
+from boonta.nodes.snapshots.files import fresh_of, write_whole
 
 # A chunk is closed after these; a reader holds one chunk in memory.
 CHUNK_STEPS = 10_000
@@ -79,7 +79,9 @@ class ArchiveWriter:
     """
 
     def __init__(self, folder: pathlib.Path, env: Env, chunk_steps: int = CHUNK_STEPS):
-        require_empty(folder)
+        self._made = not folder.exists()
+        if not self._made and (not folder.is_dir() or any(folder.iterdir())):
+            raise ValueError(f"{folder} is not an empty folder; an archive needs one of its own")
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._env = env
@@ -136,45 +138,49 @@ class ArchiveWriter:
         write_index(self._folder, index)
         return index
 
+    def discard(self) -> None:
+        """Removes what was written, and no other files; the folder, too, if the writer has made it."""
+        for path in [self._folder / INDEX, *map(self._file, range(len(self._chunks) + 1))]:
+            path.unlink(missing_ok=True)
+            fresh_of(path).unlink(missing_ok=True)  # Writing was cut short.
+        if self._made:
+            with contextlib.suppress(OSError):  # Somebody else has put something there.
+                self._folder.rmdir()
+
     def _close_chunk(self) -> None:
         lengths = [len(held.step_type) for held in self._held]
         together = jax.tree.map(lambda *parts: np.concatenate(parts), *self._held)
         number = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
         content = parquet.encode({"trajectory": number, **leaves(together)})
-        file = f"chunk-{len(self._chunks):05d}.parquet"
-        write_whole(self._folder / file, content)
+        file = self._file(len(self._chunks))
+        write_whole(file, content)
         episodes = sum(complete(held) for held in self._held)
-        self._chunks.append(Chunk(file, len(number), len(lengths), episodes, hashlib.sha256(content).hexdigest()))
+        self._chunks.append(Chunk(file.name, len(number), len(lengths), episodes, hashlib.sha256(content).hexdigest()))
         self._held, self._held_steps, self._held_bytes = [], 0, 0
+
+    def _file(self, chunk: int) -> pathlib.Path:
+        return self._folder / f"chunk-{chunk:05d}.parquet"
 
 
 def write_archive(out: pathlib.Path, env: Env, trajectories: Iterable[Steps]) -> Index:
     """Writes trajectories as an archive, which is there as a whole or not at all.
 
     Args:
-      out: the archive's folder; it must not exist yet or be empty.
+      out: the archive's folder, see `ArchiveWriter`. It may be a mount point or a link, to which none can be renamed.
       env: the environment in which they were recorded.
       trajectories: episodes, or parts of them, leaves [T, ...].
 
     Raises:
       ValueError: the folder is not empty, there is no trajectory, or one can't be added, see `ArchiveWriter`.
     """
-    require_empty(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as folder:
-        unfinished = pathlib.Path(folder) / "archive"
-        writer = ArchiveWriter(unfinished, env)
+    writer = ArchiveWriter(out, env)
+    try:
         for trajectory in trajectories:
             writer.add(trajectory)
-        index = writer.close()
-        unfinished.rename(out)
-    return index
-
-
-def require_empty(out: pathlib.Path) -> None:
-    """Raises ValueError if a new archive can't be put there."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is not an empty folder; an archive needs one of its own")
+        return writer.close()
+    except BaseException:  # Ctrl-C, too.
+        writer.discard()
+        raise
 
 
 def open_archive(folder: pathlib.Path, env: Env, signature: Steps, skip_broken: bool = False) -> Archive:

@@ -14,6 +14,7 @@ from dm_env import specs
 
 from boonta.agents.base import Nest
 from boonta.envs.base import SAME_STEPS, Env
+from boonta.envs.jax.base import Batched
 from boonta.envs.names import steady
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.files import sealed, write_whole
@@ -21,6 +22,7 @@ from boonta.nodes.snapshots.files import sealed, write_whole
 FORMAT = "boonta trajectories"
 VERSION = 1
 INDEX = "index.json"
+IN_JAX = "jax."  # The names of JAX environments begin with it: some have a twin without JAX of the same name.
 Count = Annotated[int, pydantic.Field(ge=1, lt=1 << 40)]
 
 
@@ -49,7 +51,7 @@ class Environment:
     """The description of an environment, see `describe`.
 
     Attributes:
-      name: its class's.
+      name: its class's; after `IN_JAX` if it is a JAX environment.
       settings: its fields, if it is a dataclass.
       observations: types of the observation's leaves by path.
       actions: type of an action.
@@ -94,13 +96,15 @@ _INDEX = pydantic.TypeAdapter(Index)
 def describe(env: Env) -> Environment:
     """Describes an environment by its name, its settings if it is a dataclass, and its spec.
 
-    Settings that change none of its steps, see `envs.base.SAME_STEPS`, are left out.
+    Settings that change none of its steps, see `envs.base.SAME_STEPS`, are left out. A JAX environment is described
+    itself, rather than the adapter around it.
     """
     spec = env.spec
-    env = _reduced(env)
-    settings = {field.name: getattr(env, field.name) for field in _fields(env) if not keeps_steps(field)}
+    made = _reduced(env)
+    made, prefix = (made.env, IN_JAX) if isinstance(made, Batched) else (made, "")
+    settings = {field.name: getattr(made, field.name) for field in _fields(made) if not keeps_steps(field)}
     return Environment(
-        name=type(env).__name__,
+        name=prefix + type(made).__name__,
         settings=json.loads(json.dumps(settings, default=_text)),
         observations={path: str(leaf) for path, leaf in types(spec.observations).items()},
         actions=str(types(spec.actions)[""]),
@@ -114,7 +118,11 @@ def require_environment(folder: pathlib.Path, archived: Environment, env: Env) -
 
     Settings that only one of the two has are ignored, because later versions of an environment may add settings.
     """
-    there, here = dataclasses.asdict(archived), dataclasses.asdict(describe(env))
+    described = describe(env)
+    if archived.name == Batched.__name__ and isinstance(env, Batched):
+        # Archives that Boonta 0.2 has made name the adapter, and have the JAX environment as one text.
+        described = dataclasses.replace(described, name=archived.name, settings={"env": _text(_reduced(env).env)})
+    there, here = dataclasses.asdict(archived), dataclasses.asdict(described)
     settings_there, settings_here = there.pop("settings"), here.pop("settings")
     pairs = {field: (there[field], here[field]) for field in here}
     known = sorted(settings_there.keys() & settings_here.keys())
@@ -161,7 +169,10 @@ def read_index(folder: pathlib.Path) -> Index:
     if not any(folder.iterdir()):
         raise ValueError(f"{folder} is empty; programs.tools.export makes an archive of a run")
     if not path.exists():
-        raise ValueError(f"{folder} has no {INDEX}: it is not an archive, or its export was cut short; export it again")
+        raise ValueError(
+            f"{folder} has no {INDEX}: it is not an archive, or its export was cut short; export it again, to an empty "
+            "folder"
+        )
     try:
         content = schema.parse(schema.read(path))
         if not _is_newer(content):

@@ -26,7 +26,7 @@ def write_whole(path: pathlib.Path, content: bytes, synced: bool = True) -> None
     Raises:
       OSError: it can't be written, and is as it was before.
     """
-    fresh = path.with_name(path.name + ".new")
+    fresh = fresh_of(path)
     try:
         with open(fresh, "wb") as file:
             file.write(content)
@@ -39,6 +39,11 @@ def write_whole(path: pathlib.Path, content: bytes, synced: bool = True) -> None
             raise
         fresh.unlink(missing_ok=True)  # What there was room for is of no use.
         raise OSError(f"{path} can't be written: {fullness(path, error)}; make room there") from error
+
+
+def fresh_of(path: pathlib.Path) -> pathlib.Path:
+    """The file that `write_whole` writes first, and leaves if it is killed."""
+    return path.with_name(path.name + ".new")
 
 
 def write_json(path: pathlib.Path, content: dict[str, Any], synced: bool = True) -> None:

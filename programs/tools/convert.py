@@ -9,7 +9,6 @@ import pathlib
 
 import tyro
 
-from boonta.nodes.archive.files import require_empty
 from boonta.nodes.archive.index import summary
 from boonta.programs.tools.datasets import rlds
 from boonta.programs.tools.datasets.episodes import write
@@ -29,7 +28,6 @@ def convert(dataset: tyro.conf.Positional[str], out: pathlib.Path, env: str = ""
       env: the environment, as programs take it, in which agents that learn from the archive are evaluated. Its
         observations and actions must be the data set's. By default it is the one that a Minari data set names.
     """
-    require_empty(out)
     given = make_env(env) if env else None
     if rlds.is_on_disk(pathlib.Path(dataset)):
         if given is None:

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import pathlib
 from collections.abc import Iterator
+from typing import Literal
 
 import tyro
 
@@ -18,13 +21,16 @@ from boonta.nodes.archive.index import Index, summary
 from boonta.nodes.snapshots.store import TABLES
 from boonta.nodes.tables import contract
 from boonta.programs.wiring.command_line.faults import command
+from boonta.programs.wiring.machine import network as networks
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.programs.wiring.run_folder.folder import lock
 from boonta.programs.wiring.trained import agent_and_env
 
 
-def export(workdir: tyro.conf.Positional[pathlib.Path], out: pathlib.Path) -> None:
+def export(
+    workdir: tyro.conf.Positional[pathlib.Path], out: pathlib.Path, network: Literal["private", "open"] = "open"
+) -> None:
     """Writes the newest checkpoint of a run's replay table as an archive of trajectories.
 
     The table's overlapping sequences are joined, so that every step is archived once. An episode is archived whole if
@@ -33,11 +39,20 @@ def export(workdir: tyro.conf.Positional[pathlib.Path], out: pathlib.Path) -> No
     Args:
       workdir: the run's folder; the run must have ended.
       out: the archive's folder; it must not exist yet or be empty.
+      network: who can reach the server of Reverb that reads the checkpoint. "private": nobody elsewhere, or the export
+        is refused; "open": whoever reaches this machine can use it.
     """
     read_config(workdir)  # It refuses a folder that holds no run, in which the lock would make a file.
+    if network == "private" and _needs_server(workdir):
+        networks.isolate()  # As this may start the process anew, it comes before all that takes time.
     with lock(workdir):
         index = archive(workdir, out)
     print(f"{summary(index)}: {out}")
+
+
+def _needs_server(workdir: pathlib.Path) -> bool:
+    """Whether there may be a checkpoint to read, and Reverb to read it."""
+    return (workdir / TABLES).is_dir() and importlib.util.find_spec("reverb") is not None
 
 
 def archive(workdir: pathlib.Path, out: pathlib.Path) -> Index:
@@ -70,7 +85,8 @@ def archive(workdir: pathlib.Path, out: pathlib.Path) -> Index:
 
 def main() -> None:
     """The command line of `export`."""
-    command(export, ValueError, OSError)
+    # Called from Python it is open, as programs are: the process of whoever calls it isn't ours to start anew.
+    command(functools.partial(export, network="private"), ValueError, OSError)
 
 
 if __name__ == "__main__":

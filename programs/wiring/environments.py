@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-import pathlib
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -239,31 +238,6 @@ def _is_plain(hint: Any) -> bool:
     origin, parts = typing.get_origin(hint), typing.get_args(hint) or (hint,)
     plain = (*PLAIN, ...) if origin is tuple else PLAIN  # A tuple's parts are any number of values of one type.
     return origin is typing.Literal or all(part in plain for part in parts)
-
-
-def env_of_archive(folder: pathlib.Path) -> Env:
-    """The environment in which an archive was recorded, with its settings of then.
-
-    Raises:
-      BadInput: it is none of ours, or no longer takes those settings.
-      ValueError: the folder is no archive, or the environment has changed since.
-    """
-    from boonta.nodes.archive.index import read_index, require_environment
-    from boonta.nodes.snapshots.schema import checked
-
-    recorded = read_index(folder).environment
-    name = recorded.name
-    known = {family.name: family for family in FAMILIES.values() if not family.jax}
-    if name not in known:
-        raise BadInput(f"{folder} is of {name!r}; known are {', '.join(known)}. Name it in the program's `env =` line")
-    made = getattr(importlib.import_module(known[name].module), name)
-    hints = typing.get_type_hints(made)
-    try:
-        env = made(**{field: checked(hints[field], value) for field, value in recorded.settings.items()})
-    except (KeyError, ValueError, TypeError) as error:
-        raise BadInput(f"{folder} was recorded with settings that {name} no longer takes: {error}") from error
-    require_environment(folder, recorded, env)
-    return env
 
 
 def module_of(env: Env, name: str = "") -> str:

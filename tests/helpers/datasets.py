@@ -8,15 +8,15 @@ import numpy as np
 from gymnasium import spaces
 
 
-def record(name: str, env: gymnasium.Env, episodes: int) -> minari.MinariDataset:
-    """Episodes of a random player."""
+def record(name: str, env: gymnasium.Env, episodes: int, action: int | None = None) -> minari.MinariDataset:
+    """Episodes of a random player, or of one that always takes the same action."""
     collector = minari.DataCollector(env)
     env.action_space.seed(0)
     for number in range(episodes):
         collector.reset(seed=number)
         ended = False
         while not ended:
-            *_, terminated, truncated, _ = collector.step(env.action_space.sample())
+            *_, terminated, truncated, _ = collector.step(env.action_space.sample() if action is None else action)
             ended = terminated or truncated
     dataset = collector.create_dataset(name)
     collector.close()

@@ -25,7 +25,7 @@ from boonta.nodes.variables import pack, unpack
 from boonta.programs.experiments import evaluations as finals
 from boonta.programs.experiments import plan, results
 from boonta.programs.experiments import spec as sweeps
-from boonta.programs.wiring.environments import env_of_archive
+from boonta.programs.wiring.archived import env_of_archive
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder.config_file import Config, Origin
 from boonta.programs.wiring.run_folder.folder import claim_workdir

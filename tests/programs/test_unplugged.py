@@ -14,7 +14,8 @@ from boonta.envs.catch import Catch
 from boonta.nodes import metrics
 from boonta.nodes.archive import files as archive
 from boonta.programs import unplugged
-from boonta.programs.wiring import environments, launch, run
+from boonta.programs.wiring import launch, run
+from boonta.programs.wiring.archived import env_of_archive
 from boonta.programs.wiring.trained import agent_and_env, params_of
 from boonta.tests.helpers import launched, nim
 from boonta.tests.helpers.archives import by_chance, write_by_chance
@@ -125,15 +126,15 @@ def test_an_archive_of_a_game_wants_a_config_for_games(tmp_path, capsys):
 
 @pytest.mark.cluster
 def test_the_environment_is_the_recorded_one_or_is_named_by_the_user(data, tmp_path):
-    assert environments.env_of_archive(data) == Catch()
+    assert env_of_archive(data) == Catch()
     writer = archive.ArchiveWriter(tmp_path / "small", Catch(rows=6, columns=4))
     writer.add(by_chance(1, Catch(rows=6, columns=4))[0])
     writer.close()
-    assert environments.env_of_archive(tmp_path / "small") == Catch(rows=6, columns=4)
+    assert env_of_archive(tmp_path / "small") == Catch(rows=6, columns=4)
     writer = archive.ArchiveWriter(tmp_path / "nim", nim.Nim())
     steps = by_chance(1)[0]
     view = nim.Nim().spec.observations
     writer.add(steps._replace(observation=type(view)(*[np.zeros((10, *leaf.shape), leaf.dtype) for leaf in view])))
     writer.close()
-    with pytest.raises(run.BadInput, match="is of 'Nim'; known are Atari, Catch, .*program's `env =` line"):
-        environments.env_of_archive(tmp_path / "nim")
+    with pytest.raises(run.BadInput, match="is of 'Nim'; known are Atari, jax.Brax, Catch, .*program's `env =` line"):
+        env_of_archive(tmp_path / "nim")

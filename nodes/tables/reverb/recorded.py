@@ -6,6 +6,7 @@ import contextlib
 import pathlib
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -14,8 +15,12 @@ from reverb.cc.checkpointing import checkpoint_pb2
 from boonta.agents.base import Steps, Table
 from boonta.nodes.snapshots.parts import divisions, parts_of
 from boonta.nodes.snapshots.store import SnapshotFolder, numbers
+from boonta.nodes.tables.reverb.client import Sample, Sampler
 from boonta.nodes.tables.reverb.server import Server, make_table
 from boonta.nodes.tables.reverb.signature import Column, columns, decode, unpack_columns
+
+ANSWER_DEADLINE_S = 60.0  # Of a server that has loaded its tables already.
+DRAW_DEADLINE_S = 60.0
 
 
 def newest_checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -47,6 +52,7 @@ def recorded(checkpoint: pathlib.Path, table: Table, signature: Steps) -> Iterat
 
     Raises:
       ValueError: the checkpoint has no such table, or its steps are of other shapes.
+      TimeoutError: the server gives fewer sequences than the checkpoint has.
     """
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder) / checkpoint.name
@@ -57,12 +63,32 @@ def recorded(checkpoint: pathlib.Path, table: Table, signature: Steps) -> Iterat
         server = Server([make_table(table, signature)], folder=folder)
         try:
             client = server.client()
-            _require_layout(decode(client.server_info()[table.name].signature), table, signature)
+            _require_layout(decode(client.server_info(ANSWER_DEADLINE_S)[table.name].signature), table, signature)
             with contextlib.closing(client.sampler(table.name, in_flight=1)) as sampler:
                 for _ in range(number):
-                    yield unpack_columns(signature, sampler.next().columns)
+                    yield unpack_columns(signature, _draw(sampler, table).columns)
         finally:
             server.stop()
+
+
+def _draw(sampler: Sampler, table: Table) -> Sample:
+    """The next sequence; another client, which has drawn some, would have it waited for without end."""
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        sampler.close()
+
+    timer = threading.Timer(DRAW_DEADLINE_S, give_up)
+    timer.start()
+    try:
+        return sampler.next()
+    except RuntimeError as error:
+        if not late.is_set():
+            raise
+        raise TimeoutError(f"table {table.name!r} gave no sequence within {DRAW_DEADLINE_S:g} s") from error
+    finally:
+        timer.cancel()
 
 
 def _write_as_queue(source: pathlib.Path, target: pathlib.Path, name: str) -> int:

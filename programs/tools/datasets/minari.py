@@ -12,18 +12,17 @@ import pathlib
 from collections.abc import Iterator
 
 import gymnasium
+import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from boonta.envs import spaces
 from boonta.envs.base import Env, suggest
-from boonta.envs.gymnasium import Gymnasium
+from boonta.envs.gymnasium import REGISTERING, Gymnasium
 from boonta.programs.tools.datasets.episodes import Episode, require_same
 from boonta.programs.wiring.run import BadInput
 
 INSIDE = "data"  # The folder with the files, inside the one that has a data set's name.
 METADATA = "metadata.json"
-# Packages that register environments when they are imported. A file may not name others: importing is running code.
-REGISTERING = ("ale_py", "gymnasium_robotics", "minigrid")
 WATCHING = ("RecordEpisodeStatistics", "RecordVideo")  # Wrappers that change nothing that an agent sees or does.
 
 
@@ -88,7 +87,7 @@ class MinariDataset:
         """Yields the episodes, in their order.
 
         Raises:
-          BadInput: one can't be read.
+          BadInput: one can't be read, or has an action mask that allows no action.
         """
         observations, actions = self._spaces
         recorded = iter(self._dataset)
@@ -97,8 +96,14 @@ class MinariDataset:
                 episode = next(recorded, None)
             if episode is None:
                 return
+            ended = np.zeros(len(episode.rewards) + 1, bool)
+            try:
+                ended[1:] = episode.terminations | episode.truncations
+                observation = spaces.observed(observations, actions, episode.observations, ended)
+            except ValueError as error:
+                raise BadInput(f"{self._name}, episode {episode.id}: {error}") from error
             yield Episode(
-                observation=spaces.from_space(observations, episode.observations),
+                observation=observation,
                 action=spaces.from_spaces(actions, episode.actions),
                 reward=episode.rewards,
                 terminated=episode.terminations,

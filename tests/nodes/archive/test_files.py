@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import pathlib
 
 import jax
 import ml_dtypes
@@ -269,3 +270,29 @@ def test_archives_arent_mixed_and_not_empty(tmp_path):
         writer.add(trajectory(0, env=nim.Nim()))
     with pytest.raises(ValueError, match="a trajectory has 1 rows; a transition needs 2"):
         writer.add(jax.tree.map(lambda leaf: leaf[:1], trajectory(0)))
+
+
+@pytest.mark.parametrize("out", [".", "link"])
+def test_an_archive_goes_into_an_empty_folder_that_no_other_could_replace(tmp_path, monkeypatch, out):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("empty")
+    monkeypatch.chdir(tmp_path / "empty" if out == "." else tmp_path)
+    index = archive.write_archive(pathlib.Path(out), Catch(), map(trajectory, range(3)))
+    assert archive.open_archive(tmp_path / "empty", Catch(), SIGNATURE).index == index
+    assert {path.name for path in tmp_path.iterdir()} == {"empty", "link"}
+
+
+def test_one_that_fails_removes_its_own_files_alone(tmp_path):
+    def failing(out):
+        yield trajectory(0, archive.CHUNK_STEPS)
+        assert [path.name for path in out.iterdir()] == ["chunk-00000.parquet"]
+        (out / "chunk-00001.parquet.new").touch()  # As of a write that was interrupted.
+        if out.name == "theirs":
+            (out / "other").touch()
+        raise KeyboardInterrupt
+
+    (tmp_path / "theirs").mkdir()
+    for name in ("theirs", "ours"):
+        with pytest.raises(KeyboardInterrupt):
+            archive.write_archive(tmp_path / name, Catch(), failing(tmp_path / name))
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["theirs", "theirs/other"]

@@ -16,8 +16,11 @@ from boonta.nodes.archive.reanalyzer import replayed_shapes
 from boonta.programs import unplugged
 from boonta.programs.tools import convert
 from boonta.programs.wiring import launch
-from boonta.programs.wiring.environments import env_of_archive, make_env
+from boonta.programs.wiring.archived import env_of_archive
+from boonta.programs.wiring.environments import make_env
 from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers.archives import signature, trajectory
+from boonta.tests.helpers.countdown import Countdown, countdown
 from boonta.tests.helpers.datasets import record
 
 pytestmark = [pytest.mark.unoptimised, pytest.mark.filterwarnings("ignore::UserWarning")]  # Minari asks for authors.
@@ -52,6 +55,16 @@ def test_a_data_set_becomes_an_archive_of_its_environment(tmp_path, capsys):
     assert one.action.tolist() == [1, 0, 0] and two.action.tolist() == [0, 1, 1]
     assert one.reward.tolist() == [0.0, 1.0, 2.0] and two.reward.tolist() == [0.0, 3.0, 4.0]
     assert one.discount.tolist() == [1.0, 1.0, 0.0] and two.discount.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_data_set_with_action_masks(tmp_path):
+    record("masked-v0", Countdown(), 2, action=1)
+    convert.convert("masked-v0", tmp_path / "data", env="boonta.tests.helpers.countdown:countdown")
+    shapes = signature(trajectory(0, env=countdown())._replace(extras=()))
+    opened = open_archive(tmp_path / "data", countdown(), shapes)
+    assert opened.index.episodes == 2
+    for steps in read(opened):
+        assert steps.observation.legal[0].tolist() == [True] * 3 and (np.diff(steps.observation.view[:, 0]) == -1).all()
 
 
 def test_what_can_not_be_converted_leaves_nothing(tmp_path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -15,12 +17,16 @@ from boonta.nodes.archive import files as archive
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised]
 pytest.importorskip("launchpad")
 from boonta.nodes.acting.local import step_shapes  # noqa: E402
+from boonta.nodes.tables.reverb import recorded as reading  # noqa: E402
 from boonta.nodes.tables.reverb.recorded import newest_checkpoints, recorded  # noqa: E402
 from boonta.programs import muzero  # noqa: E402
 from boonta.programs.tools import export, play  # noqa: E402
 from boonta.programs.wiring import launch, run  # noqa: E402
+from boonta.programs.wiring.machine import network  # noqa: E402
 from boonta.programs.wiring.run_folder import folder  # noqa: E402
 from boonta.tests.helpers import tiny_program  # noqa: E402
+from boonta.tests.helpers.deadline import DEADLINE_S  # noqa: E402
+from boonta.tests.helpers.namespaces import can_unshare  # noqa: E402
 
 TINY = {
     "num-simulations": 2,
@@ -103,6 +109,64 @@ def test_a_table_is_read_once_through_in_order_and_its_checkpoint_left_alone(run
     assert len(set(keys)) == len(keys) >= 8 + 4
     assert [sequence.extras.policy.tobytes() for sequence in again] == keys
     assert {path: path.read_bytes() for path in checkpoint.iterdir()} == files
+
+
+def test_a_sequence_that_does_not_come_is_not_waited_for_without_end(run_folder, monkeypatch):
+    """As where whoever reaches the server draws from the table, too."""
+    monkeypatch.setattr(reading, "DRAW_DEADLINE_S", 1.0)
+    write_as_queue = reading._write_as_queue
+    monkeypatch.setattr(reading, "_write_as_queue", lambda *arguments: write_as_queue(*arguments) + 1)
+    agent, env = play.agent_and_env(run_folder)
+    with pytest.raises(TimeoutError, match=f"table '{agent.tables[0].name}' gave no sequence within 1 s"):
+        list(recorded(newest_checkpoints(run_folder / "replay")[0], agent.tables[0], step_shapes(agent, env.spec)))
+
+
+def test_the_command_serves_the_table_to_nobody_else_or_refuses(run_folder, tmp_path, monkeypatch, capsys):
+    command = ["export", str(run_folder), "--out", str(tmp_path / "data")]
+    monkeypatch.setattr("sys.argv", command)
+    monkeypatch.setenv(network.GOT, f"{network.REFUSED}no namespace, and no library")
+    with pytest.raises(SystemExit, match="2"):
+        export.main()
+    message = capsys.readouterr().err
+    assert "can't be kept from the network: no namespace, and no library" in message and "--network open" in message
+    assert not (tmp_path / "data").exists()
+    monkeypatch.setattr("sys.argv", [*command, "--network", "open"])
+    export.main()
+    assert (tmp_path / "data" / "index.json").exists()
+
+
+def test_only_where_a_server_is_needed_the_network_matters(run_folder, tmp_path, monkeypatch, capsys):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "config.json").write_bytes((run_folder / "config.json").read_bytes())
+    monkeypatch.setenv(network.GOT, f"{network.REFUSED}no namespace, and no library")
+    monkeypatch.setattr("sys.argv", ["export", str(bare), "--out", str(tmp_path / "data")])
+    with pytest.raises(SystemExit, match="2"):
+        export.main()
+    assert "has no replay checkpoint" in capsys.readouterr().err
+
+
+ISOLATED = """
+import os, sys
+from boonta.programs.tools import export
+write_archive = export.write_archive
+def told(*arguments):
+    print("within", os.environ["BOONTA_NETWORK"])
+    return write_archive(*arguments)
+export.write_archive = told
+sys.argv = ["export", *sys.argv[1:]]
+export.main()
+"""
+
+
+@pytest.mark.skipif(not can_unshare() and shutil.which("cc") is None, reason="needs namespaces or a C compiler")
+def test_the_process_of_the_command_gets_a_network_of_its_own(run_folder, tmp_path):
+    command = [sys.executable, "-c", ISOLATED, str(run_folder), "--out", str(tmp_path / "data")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert done.returncode == 0, done.stderr
+    first, last = done.stdout.splitlines()
+    assert first in (f"within {network.PRIVATE}", f"within {network.LOOPBACK}")
+    assert last.endswith(str(tmp_path / "data")) and (tmp_path / "data" / "index.json").exists()
 
 
 def test_runs_that_can_not_be_exported(run_folder, tmp_path, monkeypatch):

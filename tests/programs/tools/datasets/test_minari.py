@@ -15,6 +15,7 @@ from gymnasium.wrappers import FlattenObservation, RecordEpisodeStatistics
 from boonta.envs.gymnasium import Gymnasium
 from boonta.programs.tools.datasets import minari as datasets
 from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers.countdown import Countdown, Stuck, countdown
 from boonta.tests.helpers.datasets import Everything, record
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # Minari asks for authors.
@@ -66,6 +67,19 @@ def test_all_spaces_are_those_of_the_environments_adapter():
     assert [timestep.reward[0] for timestep in timesteps[1:]] == episode.reward.tolist()
     np.testing.assert_array_equal(minari_set[0].actions - [1, 5], episode.action)
     assert episode.truncated.tolist() == [False, False, True] and not episode.terminated.any()
+
+
+def test_an_action_mask_is_as_the_adapter_has_it():
+    record("masked-v0", Countdown(), 2, action=1)
+    dataset = datasets.MinariDataset("masked-v0")
+    dataset.require(countdown())
+    for episode in dataset.episodes():
+        view, legal, player = episode.observation
+        assert [n.tolist() for n in legal[:-1]] == [[left >= n for n in (1, 2, 3)] for left in view[:-1, 0]]
+        assert legal[-1].all() and view[-1] == 0 and player.tolist() == [0] * len(view)
+    record("stuck-v0", Stuck(), 1, action=1)
+    with pytest.raises(BadInput, match="'stuck-v0', episode 0: the environment's action_mask allows no action"):
+        list(datasets.MinariDataset("stuck-v0").episodes())
 
 
 def refusal(name: str) -> str:

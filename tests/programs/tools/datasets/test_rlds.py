@@ -13,7 +13,7 @@ from boonta.nodes.archive.reanalyzer import replayed_shapes
 from boonta.programs.tools import convert
 from boonta.programs.tools.datasets import rlds
 from boonta.programs.tools.datasets.episodes import to_steps
-from boonta.programs.wiring.environments import env_of_archive
+from boonta.programs.wiring.archived import env_of_archive
 
 SPEC = EnvSpec({"view": specs.Array((2,), np.float32, "view")}, specs.DiscreteArray(3, np.int32, "action"))
 
