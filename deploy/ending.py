@@ -60,6 +60,8 @@ class Ending:
 
     def _heed(self, number: int) -> None:
         if self._is_over():
+            if isinstance(self._instance, Monitor):
+                self._instance.leaving = False  # Its own heartbeats don't tell it that the program is ending.
             if self._failure():  # All were asked to end, one after the other: the first one's end is why this one ends.
                 self._signal = number
             return  # The node is ending already, and may still be saving.

@@ -104,9 +104,10 @@ def _replicated_job(deployment: Deployment, role: Role) -> Manifest:
         "completions": role.pods,
         "parallelism": role.pods,
         "backoffLimit": role.retries,
-        "podReplacementPolicy": "Failed",  # A pod that ends may still be saving what its successor is to find.
         "template": {"metadata": {"labels": {RUN_LABEL: deployment.name}}, "spec": _pod(deployment.table, role)},
     }
+    if role.volume[0]:
+        job["podReplacementPolicy"] = "Failed"  # A pod that ends may still be saving what its successor is to find.
     if rules := _pod_failures(role):
         job["podFailurePolicy"] = {"rules": rules}
     template: Manifest = {"spec": job}

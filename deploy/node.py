@@ -11,6 +11,7 @@ from boonta.deploy import ends_early  # noqa: F401
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import json
 import os
@@ -107,7 +108,7 @@ def main(arguments: list[str]) -> int:
     except (BadInput, ValueError, OSError, ImportError) as error:
         trackers.end()
         faults.tell(error)
-        return 1 if isinstance(error, OSError) else 2  # A full disk, say, may have room when the node starts again.
+        return 1 if _passes(error) else 2
     shown = servers.shown(folder) if monitors else compiled.kept_in(folder, claimed=False)
     with kept, trackers, shown:
         if monitors:
@@ -123,6 +124,12 @@ def main(arguments: list[str]) -> int:
             code = 1
         begun.code = code
     return 0 if code == COLLAPSED_CODE else code
+
+
+def _passes(error: Exception) -> bool:
+    """Whether what has ended a node may be over when it starts again, as a full disk may, but not a folder's owner."""
+    lasts = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST)
+    return isinstance(error, OSError) and error.errno not in lasts
 
 
 def _opened(built: Built, flags: list[str]) -> contextlib.AbstractContextManager[session.Session]:

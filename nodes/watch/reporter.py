@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import psutil
 
 from boonta.nodes.watch import pulse
@@ -142,7 +141,10 @@ def is_number(value: object) -> bool:
     """Whether a value is one number, maybe as an array without axes."""
     if isinstance(value, numbers.Real):
         return True
-    return getattr(value, "shape", None) == () and getattr(value, "dtype", np.dtype(object)).kind not in "USOc"
+    if getattr(value, "shape", None) != () or not hasattr(value, "__float__"):
+        return False
+    kind = getattr(getattr(value, "dtype", None), "kind", "f")  # Other libraries' dtypes have none.
+    return kind not in "USOcmM"  # Texts, objects, complex numbers and times.
 
 
 def _number(call: str, name: str, value: Any) -> float:

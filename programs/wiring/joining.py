@@ -18,7 +18,8 @@ from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.slots import slots_of
 
 MOST = 10_000  # Actors that may join, over the whole run.
-FILE = "servers.json"  # In the run's folder while the program runs, and isn't ending.
+# In the run's folder while the program runs; where nodes have commands of their own, until it is to end.
+FILE = "servers.json"
 
 
 @dataclasses.dataclass(frozen=True)

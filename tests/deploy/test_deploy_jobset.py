@@ -188,7 +188,10 @@ def test_a_pod_that_saves_has_the_time_for_it_and_its_successor_waits_for_it(man
     graces = {each["name"]: pod(manifest, each["name"])["terminationGracePeriodSeconds"] for each in jobs_of(manifest)}
     saving = dict.fromkeys(("monitor", "replay", "learner"), core.END_S)
     assert graces == {**saving, "variables": jobset.GRACE_S, "actor": jobset.GRACE_S, "evaluator": jobset.GRACE_S}
-    assert {each["template"]["spec"]["podReplacementPolicy"] for each in jobs_of(manifest)} == {"Failed"}
+    waits = [each["name"] for each in jobs_of(manifest) if "podReplacementPolicy" in each["template"]["spec"]]
+    assert sorted(waits) == sorted(
+        saving
+    )  # The successor of another need not wait for a machine that can't be reached.
 
 
 def jobs_of(manifest: dict) -> list[dict]:

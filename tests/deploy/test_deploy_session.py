@@ -79,7 +79,12 @@ def test_what_the_monitor_lacks_is_in_the_log(node, tmp_path, monkeypatch, capsy
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(OSError(errno.ENOSPC, "No space left on device"), 1), (BadInput("no"), 2), (ValueError("no"), 2)],
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), 1),
+        (PermissionError(errno.EACCES, "no"), 2),
+        (BadInput("no"), 2),
+        (ValueError("no"), 2),
+    ],
 )
 def test_bad_input_has_a_code_of_its_own_and_what_may_pass_has_another(node, tmp_path, monkeypatch, error, code):
     """Where a platform starts nodes again, code 2 ends the whole run."""

@@ -47,6 +47,7 @@ def test_samples_count_once_if_the_answers_to_their_reports_are_lost(tmp_path):
         (jnp.zeros((1,)), r"an array of shape \(1,\)"),
         ("hi", "'hi'"),
         (np.array("hi"), r"an array of shape \(\)"),
+        (np.datetime64("2026-01-02"), r"an array of shape \(\)"),
         (None, "None"),
         ([1.0], r"\[1.0\]"),
         (1j, "1j"),
@@ -64,7 +65,19 @@ def test_what_is_no_number_is_refused_where_it_is_given_and_counts_for_nothing(v
     assert not report["metrics"] and not report["samples"] and not report["counts"]
 
 
-@pytest.mark.parametrize("value", [2, 2.0, np.float32(2), np.int64(2), np.array(2.0), jnp.float32(2), jnp.int32(2)])
+class Scalar:
+    """A tensor of another library, whose dtypes have no kind."""
+
+    shape, dtype = (), object()
+
+    def __float__(self):
+        return 2.0
+
+
+TWO = [2, 2.0, np.float32(2), np.int64(2), np.array(2.0), jnp.float32(2), jnp.int32(2), Scalar()]
+
+
+@pytest.mark.parametrize("value", TWO)
 def test_a_number_may_be_of_any_type(value):
     node = Node("norms")
     node.measure({"x": value})
