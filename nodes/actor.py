@@ -90,7 +90,7 @@ class Actor(Node):
         tables = written_by(self.role, self._agent.tables)
         open_act = open_acting(self, self._agent, self._variables, tables[0], self._refresh_every)
         size = self._num_envs // len(self._numbers)
-        # Another life has another seed: it must not take the steps of the first again. Zeros change nothing.
+        # Another life has another seed: it must not take the steps of the first again. Zeros change no seed of 64 bits.
         seed_of_life = [self._seed, self.past_lives, self.past_starts]
         seeds = np.random.SeedSequence(seed_of_life).generate_state(self._numbers.stop)
         self._groups = []

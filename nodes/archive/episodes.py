@@ -1,4 +1,4 @@
-"""Joins the sequences of a table to the episodes that they were cut from."""
+"""Episodes of an archive: joined from a table's sequences, and what they earned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from boonta.agents.base import Steps
-from boonta.envs.base import LAST
+from boonta.envs.base import FIRST, LAST, EnvSpec
 
 
 def stitch(sequences: Iterable[Steps], overlap: int) -> Iterator[Steps]:
@@ -69,6 +69,19 @@ def _join(parts: list[Steps]) -> Iterator[Steps]:
 
 def _rows(steps: Steps, rows: slice) -> Steps:
     return jax.tree.map(lambda leaf: leaf[rows], steps)
+
+
+def complete(trajectory: Steps) -> bool:
+    """Whether a trajectory is an episode from its beginning to its end."""
+    return bool(trajectory.step_type[0] == FIRST and trajectory.step_type[-1] == LAST)
+
+
+def episode_return(trajectory: Steps, spec: EnvSpec) -> float:
+    """Returns the sum of raw rewards; with two players, the sum from player 0's view."""
+    reward = np.asarray(trajectory.reward[1:], np.float64)
+    if spec.num_players == 2:
+        reward = np.where(trajectory.observation.player[:-1] == 0, reward, -reward)
+    return float(reward.sum())
 
 
 def _digest(steps: Steps, rows: slice) -> bytes:

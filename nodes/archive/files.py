@@ -26,8 +26,9 @@ import jax
 import numpy as np
 
 from boonta.agents.base import Steps
-from boonta.envs.base import FIRST, LAST, Env, EnvSpec
+from boonta.envs.base import Env
 from boonta.nodes.archive import parquet
+from boonta.nodes.archive.episodes import complete, episode_return
 from boonta.nodes.archive.index import (
     INDEX,
     Chunk,
@@ -46,6 +47,7 @@ from boonta.nodes.snapshots.files import fresh_of, write_whole
 
 # A chunk is closed after these; a reader holds one chunk in memory.
 CHUNK_STEPS = 10_000
+UNFINISHED = "unfinished"  # A file by which another writer finds that a folder is taken; one that was killed leaves it.
 CHUNK_BYTES = 1 << 28  # Bytes of a chunk's decoded columns; a single trajectory may have more, up to `parquet.LARGEST`.
 
 
@@ -83,6 +85,7 @@ class ArchiveWriter:
         if not self._made and (not folder.is_dir() or any(folder.iterdir())):
             raise ValueError(f"{folder} is not an empty folder; an archive needs one of its own")
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / UNFINISHED).touch(exist_ok=False)
         self._folder = folder
         self._env = env
         self._chunk_steps = chunk_steps
@@ -136,6 +139,7 @@ class ArchiveWriter:
             chunks=tuple(self._chunks),
         )
         write_index(self._folder, index)
+        (self._folder / UNFINISHED).unlink()
         return index
 
     def discard(self) -> None:
@@ -143,6 +147,7 @@ class ArchiveWriter:
         for path in [self._folder / INDEX, *map(self._file, range(len(self._chunks) + 1))]:
             path.unlink(missing_ok=True)
             fresh_of(path).unlink(missing_ok=True)  # Writing was cut short.
+        (self._folder / UNFINISHED).unlink(missing_ok=True)
         if self._made:
             with contextlib.suppress(OSError):  # Somebody else has put something there.
                 self._folder.rmdir()
@@ -163,7 +168,7 @@ class ArchiveWriter:
 
 
 def write_archive(out: pathlib.Path, env: Env, trajectories: Iterable[Steps]) -> Index:
-    """Writes trajectories as an archive, which is there as a whole or not at all.
+    """Writes trajectories as an archive, whose index is written last; only a killed process leaves chunks without one.
 
     Args:
       out: the archive's folder, see `ArchiveWriter`. It may be a mount point or a link, to which none can be renamed.
@@ -227,19 +232,6 @@ def read(archive: Archive, seed: int | None = None) -> Iterator[Steps]:
             trajectories = _trajectories(archive, archive.chunks[which])
             for i in rng.permutation(len(trajectories)):
                 yield trajectories[i]
-
-
-def complete(trajectory: Steps) -> bool:
-    """Whether a trajectory is an episode from its beginning to its end."""
-    return bool(trajectory.step_type[0] == FIRST and trajectory.step_type[-1] == LAST)
-
-
-def episode_return(trajectory: Steps, spec: EnvSpec) -> float:
-    """Returns the sum of raw rewards; with two players, the sum from player 0's view."""
-    reward = np.asarray(trajectory.reward[1:], np.float64)
-    if spec.num_players == 2:
-        reward = np.where(trajectory.observation.player[:-1] == 0, reward, -reward)
-    return float(reward.sum())
 
 
 def _trajectories(archive: Archive, chunk: Chunk) -> list[Steps]:

@@ -137,6 +137,8 @@ class _Member:
 def _summarise(metrics: Metrics, seeds: Sequence[float], updates: int) -> dict[str, float]:
     """Means over the members that have not diverged, and the number of those that have."""
     sound = np.isfinite(_loss(metrics, len(seeds)))
+    for change in (values for name, values in metrics.items() if name.partition("/")[0] == "update_norm"):
+        sound &= np.isfinite(change)  # As `require_finite` has it.
     _require_any(sound, updates)
     means = {name: _mean(name, values[sound]) for name, values in metrics.items()}
     if "eval_return_se" in metrics:

@@ -93,7 +93,8 @@ def compare(
         if out is not None:
             _require_ours(target, _files(content))
         target.mkdir(parents=True, exist_ok=True)
-        (target / DATA).unlink(missing_ok=True)  # This file is written last: where it exists, all others do.
+        # It is written last. Until then it says whose folder this is, with a key that is never up to date.
+        files.write_whole(target / DATA, json.dumps({"key": "", "command": content.command, "files": []}).encode())
         with figures.only_showable():
             _draw(target, content)
         files.write_whole(target / POINTS, _points(content).encode())

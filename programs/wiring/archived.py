@@ -41,6 +41,7 @@ def env_of_archive(folder: pathlib.Path) -> Env:
         hints = typing.get_type_hints(made)
         env = made(**{field: checked(hints[field], value) for field, value in recorded.settings.items()})
         env = as_env(env) if family.jax else env
+        _ = env.spec  # Some find only here what they lack.
     except ImportError as error:
         raise BadInput(f"{folder} is of {recorded.name!r}: {error}") from error
     except (KeyError, ValueError, TypeError) as error:
@@ -59,7 +60,7 @@ def _require_id(folder: pathlib.Path, recorded: Environment) -> None:
     if not isinstance(name, str) or not (name in gymnasium.registry or ID.fullmatch(name)):
         raise BadInput(f"{folder} was recorded in what {name!r} makes, which is code of yours. {GIVEN}")
     module, colon, _ = name.partition(":")
-    if colon and module not in REGISTERING:
+    if (colon and module not in REGISTERING) or name.startswith("GymV"):  # The latter make what an argument names.
         raise BadInput(
             f"{folder} was recorded in {name!r}, and of the modules that archives name {', '.join(REGISTERING)} alone "
             f"are imported, since an archive may come from others. {GIVEN}"

@@ -32,7 +32,7 @@ def test_impala_solves_catch(tmp_path):
     assert metrics["eval_return"] >= 0.99 and metrics["return"] >= 0.95, metrics
 
 
-@pytest.mark.slow  # In every run, tests/agents/test_readme.py shows it with the networks of the page.
+@pytest.mark.slow  # In every run tests/agents/test_readme.py learns so, but for a model and loss of its own.
 def test_muzero_learns_from_its_replay(tmp_path):
     config = replaced(
         muzero.CATCH,

@@ -285,7 +285,9 @@ def test_an_archive_goes_into_an_empty_folder_that_no_other_could_replace(tmp_pa
 def test_one_that_fails_removes_its_own_files_alone(tmp_path):
     def failing(out):
         yield trajectory(0, archive.CHUNK_STEPS)
-        assert [path.name for path in out.iterdir()] == ["chunk-00000.parquet"]
+        assert sorted(path.name for path in out.iterdir()) == ["chunk-00000.parquet", "unfinished"]
+        with pytest.raises(ValueError, match="is not an empty folder"):  # It is another writer's.
+            archive.ArchiveWriter(out, Catch())
         (out / "chunk-00001.parquet.new").touch()  # As of a write that was interrupted.
         if out.name == "theirs":
             (out / "other").touch()

@@ -9,11 +9,13 @@ import json
 import re
 import subprocess
 import sys
+from unittest import mock
 
 import imageio.v3 as imageio
 import pytest
 from PIL import Image
 
+from boonta.programs.experiments import figures
 from boonta.programs.impala import impala
 from boonta.programs.tools.compare import compare
 from boonta.programs.wiring import launch
@@ -247,6 +249,16 @@ def test_files_that_no_comparison_has_written_are_kept(tmp_path, name):
     write_run(tmp_path / "run", [9.0] * 5)
     compare((run,), out=own)  # It is a comparison's folder now.
     assert "| 9 |" in (own / "page.md").read_text()
+
+
+def test_a_comparison_that_was_cut_off_is_made_anew_in_its_folder(tmp_path, monkeypatch):
+    run, own = write_run(tmp_path / "run"), tmp_path / "own"
+    monkeypatch.setattr(figures, "draw", mock.Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        compare((run,), out=own)
+    monkeypatch.undo()
+    compare((run,), out=own)
+    assert (own / "index.html").exists()
 
 
 def test_a_page_is_not_up_to_date_where_there_is_another_checkpoint(tmp_path, capsys):
