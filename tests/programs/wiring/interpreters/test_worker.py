@@ -98,7 +98,7 @@ def test_of_several_learners_only_the_first_publishes(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Hosts, "join", lambda self, built_from, folder: None)
     monkeypatch.setattr(coordination, "post", lambda key, value: None)
-    monkeypatch.setattr(ReverbStore, "open_dataset", lambda self, tables, sharding, *_: Batches(tables, sharding))
+    monkeypatch.setattr(ReverbStore, "open_dataset", lambda self, *given: Batches(*given))
     agent, published = tiny.make(Catch().spec), Published()
     given = {"agent": agent, "spec": Catch().spec, "variables": published, "folder": str(tmp_path), "devices": 1}
     for i, versions in ((1, []), (0, [0])):
