@@ -98,7 +98,7 @@ if [ "$reason" != "time is up" ]; then
     [ "$failures" -le @RESTARTS@ ] || exit "$code"
     mkdir -p "$workdir" && echo "$failures" >"$counter"
 fi
-[ -z "$hurrying" ] || kill "$hurrying" 2>/dev/null || exit "$code" # It has requeued the job already.
+[ -z "$hurrying" ] || kill "$hurrying" 2>/dev/null || exit 0 # It has requeued the job already.
 scontrol requeue "$job"
 """
 
