@@ -88,9 +88,8 @@ def _pod_failures(role: Role) -> list[Manifest]:
     """The rules for a pod that fails, of which the first that matches counts; where none does, it counts as a retry."""
     disrupted: Manifest = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     if role.decides:
-        asked: Manifest = {
-            "onExitCodes": {"operator": "In", "values": [128 + signal.SIGTERM]}
-        }  # It, or another learner.
+        # Whoever was asked to end: this learner, or another one with which it ends.
+        asked: Manifest = {"onExitCodes": {"operator": "In", "values": [128 + signal.SIGTERM]}}
         return [{"action": "FailJob", **disrupted}, {"action": "FailJob", **asked}]
     if role.label == MONITOR:
         bad_input: Manifest = {"onExitCodes": {"operator": "In", "values": [2]}}

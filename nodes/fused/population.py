@@ -20,6 +20,7 @@ from boonta.nodes.acting.outputs import OutputError
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Metrics, Row, Setup, may_loop, play, streams
 from boonta.nodes.hosts.placement import make_mesh
+from boonta.nodes.watch.history import norms
 from boonta.nodes.watch.means import EPISODE, EVAL_EPISODE
 
 Values = dict[str, jax.Array]  # Hyper-parameters by field of the config, float32 [], or [members] of a population.
@@ -137,8 +138,8 @@ class _Member:
 def _summarise(metrics: Metrics, seeds: Sequence[float], updates: int) -> dict[str, float]:
     """Means over the members that have not diverged, and the number of those that have."""
     sound = np.isfinite(_loss(metrics, len(seeds)))
-    for change in (values for name, values in metrics.items() if name.partition("/")[0] == "update_norm"):
-        sound &= np.isfinite(change)  # As `require_finite` has it.
+    for name in norms(metrics, "update_norm"):  # As `require_finite` has it.
+        sound &= np.isfinite(metrics[name])
     _require_any(sound, updates)
     means = {name: _mean(name, values[sound]) for name, values in metrics.items()}
     if "eval_return_se" in metrics:

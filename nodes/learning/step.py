@@ -16,6 +16,7 @@ from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.learning.loops import compiler_options, convolves_on_cpu, looped, one_by_one, require_few
 from boonta.nodes.learning.outputs import checked_update
 from boonta.nodes.tables import contract
+from boonta.nodes.watch.history import norms
 
 
 class StepResult(NamedTuple):
@@ -120,8 +121,8 @@ def require_finite(metrics: dict[str, Any], updates: int) -> None:
     Raises:
       FloatingPointError: the loss or the params' change isn't finite; the message has it and the number of updates.
     """
-    changes = {name: value for name, value in metrics.items() if name.partition("/")[0] == "update_norm"}
-    for name, value in {"loss": metrics.get("loss", 0.0), **changes}.items():
+    for name in ["loss", *norms(metrics, "update_norm")]:
+        value = metrics.get(name, 0.0)
         if not np.isfinite(value):
             raise FloatingPointError(
                 f"the {name} is {float(value)} after {updates:,} updates; the newest checkpoint is from before: lower "

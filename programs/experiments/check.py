@@ -77,10 +77,16 @@ def check(
     """
     question: dict[str, Any] = {"file": file, "commands": commands, "most": most, "kept": kept, "held": held}
     question["elsewhere"] = elsewhere
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}  # The runs need the devices.
-    command = [sys.executable, "-m", "boonta.programs.experiments.check"]
     if len(commands) > 1:
         print(f"checking {len(commands)} runs of {file}", file=sys.stderr, flush=True)
+    return _answer_apart(question)
+
+
+def _answer_apart(question: Mapping[str, Any]) -> Answer:
+    """Answers a question in a process of its own; see `check`."""
+    file = question["file"]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}  # The runs need the devices.
+    command = [sys.executable, "-m", "boonta.programs.experiments.check"]
     try:
         done = subprocess.run(
             command, input=json.dumps(question), capture_output=True, text=True, env=environment, timeout=DEADLINE_S
@@ -98,6 +104,11 @@ def check(
 
 def _last_line(text: str) -> str:
     return (text.strip().splitlines() or ["it ended without a word"])[-1]
+
+
+def _answer_here(question: Mapping[str, Any]) -> Answer:
+    """Answers a question in this process."""
+    return _Checker(question).answer()
 
 
 class _Built(NamedTuple):
@@ -246,7 +257,7 @@ def main() -> None:
     """Answers the question on standard input; the output of libraries goes to standard error."""
     with contextlib.redirect_stdout(sys.stderr):
         try:
-            answer = _Checker(json.load(sys.stdin)).answer()
+            answer = _answer_here(json.load(sys.stdin))
         except BadInput as error:
             print(error, file=sys.stderr)
             sys.exit(2)

@@ -10,9 +10,8 @@ import time
 import pytest
 
 from boonta.deploy import core, slurm, slurm_script
-from boonta.programs.experiments import plan
+from boonta.programs.experiments import check, plan
 from boonta.programs.wiring.run import BadInput
-from boonta.tests.helpers.planning import check_here
 from boonta.tests.helpers.slurm_commands import LIGHT, RUN, Cluster
 
 pytestmark = pytest.mark.once
@@ -198,7 +197,7 @@ slots: {{number: 3}}
 
 @pytest.fixture
 def sweep(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "check", check_here)
+    monkeypatch.setattr(check, "_answer_apart", check._answer_here)
     file = tmp_path / "sweep.yaml"
     file.write_text(SWEEP)
     return file

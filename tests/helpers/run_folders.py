@@ -26,6 +26,16 @@ PROVENANCE: dict[str, Any] = {
     "seeds": {"anakin": 0},
 }
 
+# A line of evaluations.jsonl.
+EVALUATED = {
+    "updates": 3,
+    "which": "newest",
+    "episodes": 2,
+    "deterministic": True,
+    "seed": 0,
+    "returns": [1.0, 2.0],
+}
+
 
 def provenance(**changes: Any) -> dict[str, Any]:
     """A provenance with other values, by their names; those of groups have dots replaced by two underscores."""

@@ -6,13 +6,12 @@ import pathlib
 
 import pytest
 
-from boonta.programs.experiments import plan, spec
+from boonta.programs.experiments import check, plan, spec
 from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.spec import Spec
 from boonta.programs.wiring.command_line.arguments import function_of, origin_of, parse
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.folder import claim_workdir
-from boonta.tests.helpers.planning import check_here
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 IMPALA = str(ROOT / "programs" / "impala.py")
@@ -29,7 +28,7 @@ def planned(given: Spec, folder: pathlib.Path, apart: bool = False) -> list[Job]
     """The jobs, checked in this process, or apart in one of their own, as the command does."""
     with pytest.MonkeyPatch.context() as patched:
         if not apart:
-            patched.setattr(plan, "check", check_here)
+            patched.setattr(check, "_answer_apart", check._answer_here)
         return plan.plan(given, spec.entries(given), folder, plan.read(folder))
 
 

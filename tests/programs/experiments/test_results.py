@@ -11,17 +11,9 @@ from boonta.programs.experiments.results import metrics_of, recorded, results_of
 from boonta.programs.experiments.scores import Score
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers import run_folders
-from boonta.tests.helpers.run_folders import read_results, write_lines, write_run
+from boonta.tests.helpers.run_folders import EVALUATED, read_results, write_lines, write_run
 
 pytestmark = pytest.mark.once
-EVALUATED = {
-    "updates": 3,
-    "which": "newest",
-    "episodes": 2,
-    "deterministic": True,
-    "seed": 0,
-    "returns": [1.0, 2.0],
-}
 
 
 def test_a_run_has_one_result(tmp_path):

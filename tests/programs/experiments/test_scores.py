@@ -7,17 +7,9 @@ import pytest
 from boonta.nodes.snapshots import manifest
 from boonta.programs.experiments.scores import Score
 from boonta.tests.helpers import run_folders
-from boonta.tests.helpers.run_folders import read_results, write_lines, write_run
+from boonta.tests.helpers.run_folders import EVALUATED, read_results, write_lines, write_run
 
 pytestmark = pytest.mark.once
-EVALUATED = {
-    "updates": 3,
-    "which": "newest",
-    "episodes": 2,
-    "deterministic": True,
-    "seed": 0,
-    "returns": [1.0, 2.0],
-}
 
 
 def test_an_evaluation_after_the_run_is_its_score(tmp_path):
