@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +13,9 @@ from boonta.nodes.watch.stopping import failure_of
 from boonta.programs.wiring.machine.memory import OutOfMemory
 from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.supervision import guard, output, together
-from boonta.programs.wiring.supervision.grace import LONGEST_LOOK_S, Grace, cut_short
+from boonta.programs.wiring.supervision.grace import Grace, cut_short
 from boonta.programs.wiring.supervision.interrupts import Signals
+from boonta.programs.wiring.supervision.link import MonitorLink
 from boonta.programs.wiring.supervision.restarts import History, Restarts, past, pending
 from boonta.programs.wiring.supervision.view import View, conclude
 from boonta.programs.wiring.supervision.workers import Thread, Worker
@@ -64,23 +64,17 @@ class _Supervisor:
         policies: Mapping[str, Restarts],
         changed: Callable[[], None],
     ):
-        self._workers, self._monitor = workers, monitor
-        self._view, self._changed = view, changed
+        self._workers, self._link = workers, MonitorLink(workers, monitor)
+        self._monitor = self._link.worker
+        self._view, self._changed, self._signals = view, changed, signals
         now = time.monotonic()
         self._histories = {each.name: History(each.name, policies.get(each.name, NEVER), now) for each in workers}
         self._restarts = any(policy.number for policy in policies.values())
         self._memory = OutOfMemory()
-        self._status: dict[str, Any] = {}
-        self._fresh = False  # Whether the monitor answered the last call.
-        self._met_at: float | None = None  # The time at which the monitor's present life first answered.
-        self._polled_at = now  # The time of the last call to the monitor.
-        self._silent_s = self._passed_s = 0.0
-        self._signals = signals
-        self._failure = self._monitor_failure = self._no_answer = ""  # The last is why the monitor hasn't answered.
+        self._failure = self._monitor_failure = ""
         self._ending_since: float | None = None  # The time since which the nodes are to end.
         self._terminated = self._waits = False
         self._grace = Grace(THREADS_GRACE_S if any(isinstance(worker, Thread) for worker in workers) else GRACE_S)
-        (self._monitor_worker,) = (worker for worker in workers if worker.name == "monitor")
 
     def watch(self) -> None:
         """Returns when all workers have ended, except for threads that hang."""
@@ -88,19 +82,18 @@ class _Supervisor:
             self._ending_since is None and pending(self._histories)
         ):
             self._refresh()
-            guard.report(self._has_worked())
+            guard.report(self._link.has_worked())
             if self._ending_since is None:
                 self._tend_all()
             elif self._is_over(self._ending_since):
                 return self._kill_the_late()
-            elif not self._monitor_worker.alive() and not self._terminated:
+            elif not self._monitor.alive() and not self._terminated:
                 self._terminate_all()  # Nodes that are still starting haven't received the monitor's request.
             time.sleep(POLL_S)
 
     def _is_over(self, since: float) -> bool:
         """Whether the time is over that nodes have to end, since they were asked to."""
-        living = {worker.name for worker in self._workers if worker.alive()}
-        saving = sorted(living & set(self._status.get("saving", ()))) if self._fresh else []
+        saving = self._link.saving()
         if saving and not self._waits and time.monotonic() - since > self._grace.limit_s:
             self._waits = True
             LOG.info("the end waits for %s to save, at most %g s", ", ".join(saving), SAVING_S)
@@ -108,34 +101,17 @@ class _Supervisor:
 
     def report(self) -> int:
         """Prints how the program ended, and returns the exit code: 0 only where a limit was reached."""
-        failure = self._monitor_failure or self._status.get("failure") or self._failure or self._first_death()
-        if not failure and not self._signals.number and not self._status.get("done"):
-            failure = failure_of(self._status) or "all nodes ended before the program's stop rule was reached"
-        guard.report(self._has_worked(), ending=True, failure=failure)
-        return conclude(self._status, failure, self._signals.number)
-
-    def _has_worked(self) -> bool:
-        """Whether all nodes have come as far as their work."""
-        nodes, own = self._status.get("nodes", {}), {each.name for each in self._workers} - {"monitor"}
-        return own <= set(nodes) and all(nodes[name]["started"] for name in own)
+        failure = self._monitor_failure or self._link.status.get("failure") or self._failure or self._first_death()
+        if not failure and not self._signals.number and not self._link.status.get("done"):
+            failure = failure_of(self._link.status) or "all nodes ended before the program's stop rule was reached"
+        guard.report(self._link.has_worked(), ending=True, failure=failure)
+        return conclude(self._link.status, failure, self._signals.number)
 
     def _refresh(self) -> None:
-        if self._monitor_worker.death():
-            self._fresh = False
-            return
-        try:
-            if self._met_at is None:
-                self._monitor.expect([worker.name for worker in self._workers if worker is not self._monitor_worker])
-            self._status = self._monitor.status()
-            self._met_at = self._met_at or time.monotonic()
-            self._fresh, self._silent_s = True, 0.0
-        except Exception as error:  # It is starting, hung, broken or ended; time and exit codes will show which.
-            self._fresh, self._no_answer = False, repr(error)
-            self._silent_s += min(time.monotonic() - self._polled_at, LONGEST_LOOK_S)
-        self._passed_s = min(time.monotonic() - self._polled_at, LONGEST_LOOK_S)
-        self._polled_at = time.monotonic()
-        if self._fresh:
-            self._view.show({**self._status, "restarts": past(self._histories)} if self._restarts else self._status)
+        """Asks the monitor for its status, and shows it."""
+        if self._link.refresh():
+            status = self._link.status
+            self._view.show({**status, "restarts": past(self._histories)} if self._restarts else status)
 
     def _tend_all(self) -> None:
         """Starts dead workers again; asks all to end if a signal came, one may not start again, or the monitor does."""
@@ -143,9 +119,9 @@ class _Supervisor:
             self._refresh()  # The worker may just have reported what its exit code doesn't show.
         if self._signals.number:
             self._ask(f"{signal.Signals(self._signals.number).name} to the launcher")
-        elif self._status.get("reason"):
+        elif self._link.status.get("reason"):
             self._ending_since = time.monotonic()
-        for worker in together.victims_last(self._workers, self._reported):
+        for worker in together.victims_last(self._workers, self._link.reported):
             if self._ending_since is None:
                 self._tend(worker)
 
@@ -156,24 +132,24 @@ class _Supervisor:
             if time.monotonic() >= history.due:
                 self._start_again(worker)
             return
-        node = self._reported(worker)
+        node = self._link.reported(worker)
         history.worked |= node["started"]
         cause, raised = self._end_of_life(worker, node)
         if cause:
-            self._die(worker, cause + together.silent(worker, self._workers, self._reported), raised)
+            self._die(worker, cause + together.silent(worker, self._workers, self._link.reported), raised)
 
     def _die(self, worker: Worker, cause: str, raised: bool = False) -> None:
         """Notes a worker's death; it is to start again later, or all are asked to end."""
         decision = self._histories[worker.name].die(time.monotonic(), cause, raised)
         if decision.failure:
             self._failure = decision.failure
-            if worker is self._monitor_worker:  # Without the monitor, nodes can only be terminated.
+            if worker is self._monitor:  # Without the monitor, nodes can only be terminated.
                 self._monitor_failure = decision.failure
             self._ask(decision.failure, worker.name)
             return
         LOG.warning("%s %s; it starts again in %g s", worker.name, cause, decision.delay_s)
-        if worker is not self._monitor_worker:
-            self._report_end(worker.name, cause)
+        if worker is not self._monitor:
+            self._link.report_end(worker.name, cause)
         self._end_those_with(worker)
 
     def _end_those_with(self, worker: Worker) -> None:
@@ -182,7 +158,7 @@ class _Supervisor:
             mate.kill()
             if mate is not worker:
                 self._histories[mate.name].due = self._histories[worker.name].due
-                self._report_end(mate.name, f"starts again with {worker.name}")
+                self._link.report_end(mate.name, f"starts again with {worker.name}")
 
     def _start_again(self, worker: Worker) -> None:
         worker.kill()  # It may hang, or take its time to exit after an exception, whose traceback is in its log by now.
@@ -193,37 +169,37 @@ class _Supervisor:
         except OSError as error:  # The machine has no memory or process ids left at the moment.
             return self._die(worker, f"could not be started: {error}")
         self._histories[worker.name].begin(time.monotonic())
-        if worker is self._monitor_worker:
-            self._met_at, self._silent_s, self._no_answer = None, 0.0, ""
+        if worker is self._monitor:
+            self._link.begin()
         self._changed()
 
     def _end_of_life(self, worker: Worker, node: Mapping[str, Any]) -> tuple[str, bool]:
         """Why a worker's life is over, or must be ended, and whether by an exception; empty if it goes on."""
         how = worker.death()
-        if self._restarts and (node["failure"] or (self._fresh and node["gone"])):
+        if self._restarts and (node["failure"] or (self._link.fresh and node["gone"])):
             why = node["failure"].removeprefix(f"{worker.name} ")
             return why or "ended before the program did", bool(why)
         if how:
             starved = " (out of memory)" if "SIGKILL" in how and self._memory.happened() else ""
             return self._cause(worker, f"{how}{starved}"), False
-        if not self._restarts and worker is not self._monitor_worker:
+        if not self._restarts and worker is not self._monitor:
             return "", False  # The monitor decides.
         return self._hung(worker, node), False
 
     def _hung(self, worker: Worker, node: Mapping[str, Any]) -> str:
         """How a worker hangs, as a predicate; empty if it doesn't."""
-        unreported = self._met_at is None if worker is self._monitor_worker else not node["process"]
+        unreported = self._link.met_at is None if worker is self._monitor else not node["process"]
         history = self._histories[worker.name]
         # A node that has reported before is silent; another may take long to start, without the time it is stopped.
-        history.stopped_s = history.stopped_s + self._passed_s if unreported and worker.is_stopped() else 0.0
+        history.stopped_s = history.stopped_s + self._link.passed_s if unreported and worker.is_stopped() else 0.0
         if history.stopped_s > SILENT_S:
             return f"has been stopped for {history.stopped_s:.0f} s, before its first heartbeat"
-        if worker is self._monitor_worker:
-            hangs = self._silent_s > (START_S if self._met_at is None else SILENT_S)
-            return f"has not answered for {self._silent_s:.0f} s: {self._no_answer}" if hangs else ""
-        if self._met_at is None:
+        if worker is self._monitor:
+            hangs = self._link.silent_s > (START_S if self._link.met_at is None else SILENT_S)
+            return f"has not answered for {self._link.silent_s:.0f} s: {self._link.no_answer}" if hangs else ""
+        if self._link.met_at is None:
             return ""  # Nobody knows.
-        age = time.monotonic() - max(self._met_at, history.began)
+        age = time.monotonic() - max(self._link.met_at, history.began)
         if not node["process"] and age > START_S:
             return f"has sent no heartbeat for {age:.0f} s, since it was started"
         return node["hung"]
@@ -231,7 +207,7 @@ class _Supervisor:
     def _first_death(self) -> str:
         """How the first worker died that did so without reporting its end; empty if there is none."""
         for worker in self._workers:
-            how, doing = worker.death(), self._doing(worker)
+            how, doing = worker.death(), self._link.doing(worker)
             # A node that has reported its end is done; a later abort by Reverb's threads is harmless.
             # Ctrl-C reaches processes that are still starting, too, and ends them.
             # One that waits to be started again has been reported.
@@ -242,40 +218,15 @@ class _Supervisor:
 
     def _cause(self, worker: Worker, how: str) -> str:
         """How a worker died, and while doing what; of one that reported nothing also what its log ends with."""
-        doing = self._doing(worker)
+        doing = self._link.doing(worker)
         words = worker.last_words() if doing == "starting" and "exited" in how else ""
         return f"{how} while {doing}" + (f": {words}" if words else "")
-
-    def _reported(self, worker: Worker) -> Mapping[str, Any]:
-        """The monitor's status of a worker's present life."""
-        node = self._status.get("nodes", {}).get(worker.name)
-        if node is None or node["process"].rpartition("/")[2] != str(worker.pid):
-            return {"process": "", "activity": "starting", "gone": False, "failure": "", "hung": "", "started": False}
-        return node
-
-    def _doing(self, worker: Worker) -> str:
-        """The activity in a worker's last report to the monitor."""
-        if worker is self._monitor_worker:
-            return "starting" if self._met_at is None else "monitoring"
-        node = self._reported(worker)
-        return "ended" if node["gone"] else node["activity"]
 
     def _ask(self, reason: str, dead: str = "") -> None:
         """Asks all nodes to end; `dead` is the one whose death is the reason."""
         self._ending_since = time.monotonic()
-        try:
-            if dead:
-                self._monitor.report_end(dead, reason)
-                self._monitor.fail_program(reason)
-            else:
-                self._monitor.stop_program(reason)
-        except Exception:  # The monitor isn't up or has died.
+        if not self._link.end(reason, dead):
             self._terminate_all()
-
-    def _report_end(self, name: str, cause: str = "") -> None:
-        """Reports to the monitor that a worker has died, so that none waits for it at the program's end."""
-        with contextlib.suppress(Exception):  # The monitor may be away, too.
-            self._monitor.report_end(name, cause and f"{name} {cause}")
 
     def _terminate_all(self) -> None:
         self._terminated = True
@@ -284,17 +235,17 @@ class _Supervisor:
 
     def _kill_the_late(self) -> None:
         """Kills the nodes that haven't ended, a failure where something is lost; the monitor ends after them."""
-        late = [worker for worker in self._workers if worker.alive() and worker is not self._monitor_worker]
-        losing, others = cut_short({worker.name: self._reported(worker) for worker in late})
+        late = [worker for worker in self._workers if worker.alive() and worker is not self._monitor]
+        losing, others = cut_short({worker.name: self._link.reported(worker) for worker in late})
         within = f"did not end within {round(self._grace.whole_s, 1):g} s"
         if others:
             LOG.warning("%s %s; nothing is lost by that", others, within)
         self._failure = self._failure or (losing and f"{losing} {within}")
         for worker in late:
             worker.kill()
-            self._report_end(worker.name)
+            self._link.report_end(worker.name)
         until = time.monotonic() + MONITOR_S
-        while self._monitor_worker.alive() and time.monotonic() < until:
+        while self._monitor.alive() and time.monotonic() < until:
             self._refresh()
             time.sleep(POLL_S)
-        self._monitor_worker.kill()
+        self._monitor.kill()
