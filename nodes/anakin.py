@@ -6,11 +6,9 @@ See "Podracer architectures" (https://arxiv.org/abs/2104.06272), "Online Learnin
 from __future__ import annotations
 
 import contextlib
-import functools
 import pathlib
 import time
 from collections.abc import Callable
-from concurrent import futures
 from typing import Any
 
 import jax
@@ -24,7 +22,7 @@ from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.compiled import Compiled, shapes_of
-from boonta.nodes.fused.dispatch import Lengths, Pending
+from boonta.nodes.fused.dispatch import Lengths, Pending, Pipeline
 from boonta.nodes.fused.episodes import Recent
 from boonta.nodes.fused.evaluations import Evaluations
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Setup, check_setup, one_learner
@@ -33,7 +31,6 @@ from boonta.nodes.hosts.agreement import Agreement, Decision
 from boonta.nodes.learning.profiling import Profile, Tracer
 from boonta.nodes.snapshots.store import KEEP, MEMBERS, Retention
 from boonta.nodes.tables.contract import learned_from
-from boonta.nodes.watch.calls import polled
 from boonta.nodes.watch.evaluation import Evaluation
 from boonta.nodes.watch.reporter import MonitorHandle
 from boonta.nodes.watch.reuse import reused
@@ -144,15 +141,13 @@ class Anakin(Node):
                 self._account(fused.program.first_steps, fused.program.first_renewed, jax.device_get(episodes))
         else:
             self._state = rest._replace(learner=learner)
-        self._collector = futures.ThreadPoolExecutor(1, "collector")
-        self._pending: list[Pending] = []  # The oldest first.
+        self._pipeline = Pipeline(self, self._take)
         self._played: stage.Episodes | None = None  # Those since the last evaluation.
-        self._pace = 0.0  # Rounds a second as measured here.
         self._lengths = Lengths(fused.program, self._eval_every, self._limits)
         self._decision = Decision()
         self._evaluations = Evaluations(fused, self._folder, self._evaluation, self.warn, self._agreement.first)
-        self._saved_at = self._collected_at = time.monotonic()
-        self._tracer = Tracer(self, self._profile, self._settle)
+        self._saved_at = time.monotonic()
+        self._tracer = Tracer(self, self._profile, self._pipeline.settle)
         self.on_close(self._end_evaluations)
         self.on_close(self._save_the_end)
 
@@ -160,10 +155,8 @@ class Anakin(Node):
         """Dispatches the next rounds, then collects the previous ones, which the device has computed meanwhile."""
         rounds = self._lengths.rounds(self._updates, self._env_steps, self._decision.pace)
         with self._tracer.dispatch(self._updates):
-            self._pending.append(self._dispatch(rounds))
-        # Behind an evaluation, which may take a minute, a dispatch may wait for it, and nothing could end that wait.
-        while len(self._pending) > 1 or (self._pending and self._pending[0].evaluation is not None):
-            self._collect()
+            self._pipeline.put(self._dispatch(rounds))
+        self._pipeline.collect()
         if self._decision.save:
             self._save_beside()
             self._decision = self._decision._replace(save=False)
@@ -200,7 +193,7 @@ class Anakin(Node):
             due = time.monotonic() - self._saved_at > self._save_every_s
             if due:
                 self._saved_at = time.monotonic()  # All hosts save two dispatches later; until then no save is due.
-            reports = self._device.share(self._agreement.report(due, self._device.by_device, self._pace))
+            reports = self._device.share(self._agreement.report(due, self._device.by_device, self._pipeline.pace))
             outcomes: list[fusion.RoundResult] = []
             evaluation, evaluated, before = None, None, self._updates
             if rounds:
@@ -212,35 +205,10 @@ class Anakin(Node):
                 evaluated = self._device.copy(self._state.learner)
             return Pending(rounds, outcomes, reports, evaluation, evaluated, self._updates)
 
-    def _collect(self) -> None:
-        """Collects the oldest dispatch."""
-        pending = self._pending[0]
-        results = self.wait_for(pending.waits_for, self._poll(pending), pending.deadline_s)
-        del self._pending[0]
-        self._take(pending, *results)
-        now = time.monotonic()
-        if pending.rounds:
-            self._pace = pending.rounds / max(now - self._collected_at, 1e-9)
-        self._collected_at = now
-
-    def _settle(self) -> None:
-        """Waits until the device has computed what was dispatched, and leaves it to be collected."""
-        for pending in self._pending:
-            self.wait_for(pending.waits_for, self._poll(pending), pending.deadline_s)
-
     def _collect_all(self) -> None:
         """Collects what was dispatched, so that a save's counters and metrics are those of the newest update."""
         with self.stopwatch("saving: waiting for the device"):  # Also at the end, which waits for what is called so.
-            while self._pending:
-                pending = self._pending.pop(0)
-                results = self._poll(pending)(pending.deadline_s)
-                if results is None:
-                    raise TimeoutError(f"{self.name} waited {pending.deadline_s:.0f} s for {pending.waits_for}")
-                self._take(pending, *results)
-
-    def _poll(self, pending: Pending) -> Callable[[float], Any]:
-        """Begins to copy a dispatch's results to the host; returns what polls for them, see `wait_for`."""
-        return functools.partial(polled, self._collector.submit(jax.device_get, pending.results))
+            self._pipeline.drain()
 
     def _take(
         self, pending: Pending, outcomes: list[fusion.RoundResult], reports: Any, evaluation: EvaluationResult | None

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import collections
+import functools
+import time
+from collections.abc import Callable
+from concurrent import futures
 from typing import Any, NamedTuple
 
+import jax
+
 from boonta.agents.base import Nest
+from boonta.nodes.base import Node
 from boonta.nodes.fused import fusion
 from boonta.nodes.fused.learners import EvaluationResult
 from boonta.nodes.learning.loops import pieces
+from boonta.nodes.watch.calls import polled
 from boonta.nodes.watch.stopping import StopRule
 
 DISPATCH_S = 0.5  # The length of a dispatch, which nothing can interrupt.
@@ -48,6 +57,71 @@ class Pending(NamedTuple):
     def deadline_s(self) -> float:
         """Seconds after which the device counts as hung."""
         return DISPATCH_DEADLINE_S if self.evaluation is None else EVALUATION_DEADLINE_S
+
+
+class Pipeline:
+    """The dispatches of a node that the host has yet to collect: the device computes one while it takes the one before.
+
+    Args:
+      node: whose dispatches they are; it waits for the device under the names that `Pending` gives.
+      take: called with each dispatch, and with its outcomes, reports and evaluation on the host, the oldest first.
+
+    Attributes:
+      pace: rounds a second, as measured here; 0 while that isn't known.
+    """
+
+    def __init__(self, node: Node, take: Callable[[Pending, list[fusion.RoundResult], Any, Any], None]):
+        self.pace = 0.0
+        self._node, self._take = node, take
+        self._waiting: collections.deque[Pending] = collections.deque()
+        self._collector = futures.ThreadPoolExecutor(1, "collector")
+        self._collected_at = time.monotonic()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, pending: Pending) -> None:
+        """Adds the newest dispatch."""
+        self._waiting.append(pending)
+
+    def collect(self) -> None:
+        """Collects all dispatches but the newest, and that one as well if it evaluates.
+
+        An evaluation may take a minute: a dispatch behind it would wait as long, and nothing could end that wait.
+        """
+        while len(self) > 1 or (self and self._waiting[0].evaluation is not None):
+            results = self._wait(self._waiting[0])
+            pending = self._waiting.popleft()
+            self._take(pending, *results)
+            now = time.monotonic()
+            if pending.rounds:
+                self.pace = pending.rounds / max(now - self._collected_at, 1e-9)
+            self._collected_at = now
+
+    def settle(self) -> None:
+        """Waits until the device has computed what was dispatched, and leaves it to be collected."""
+        for pending in self._waiting:
+            self._wait(pending)
+
+    def drain(self) -> None:
+        """Collects all dispatches, also after the node was asked to end.
+
+        Raises:
+          TimeoutError: the device hangs.
+        """
+        while self:
+            pending = self._waiting.popleft()
+            results = self._poll(pending)(pending.deadline_s)
+            if results is None:
+                raise TimeoutError(f"{self._node.name} waited {pending.deadline_s:.0f} s for {pending.waits_for}")
+            self._take(pending, *results)
+
+    def _wait(self, pending: Pending) -> tuple[list[fusion.RoundResult], Any, Any]:
+        return self._node.wait_for(pending.waits_for, self._poll(pending), pending.deadline_s)
+
+    def _poll(self, pending: Pending) -> Callable[[float], Any]:
+        """Begins to copy a dispatch's results to the host; returns what polls for them, see `Node.wait_for`."""
+        return functools.partial(polled, self._collector.submit(jax.device_get, pending.results))
 
 
 class Lengths:

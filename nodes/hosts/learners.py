@@ -8,6 +8,7 @@ until all know it; their table may be empty by then, since actors end at once, a
 from __future__ import annotations
 
 import contextlib
+import enum
 import functools
 import signal
 import threading
@@ -30,6 +31,15 @@ OTHERS = "the other learners"  # What a learner waits for, in the monitor's line
 PATIENCE_S = 1.0  # Time without data, for a learner that is asked to end, until it makes do with its last batch.
 OWN_COUNTS = ("stale_sequences",)  # Counters of what each learner draws.
 NOTHING = HostReport(0, 0, 0, 0, 0, float("nan"), 0, 0, 0, 0)  # The counters are the one monitor's.
+
+
+class Phase(enum.IntEnum):
+    """How far a learner has come with the others. What it may do when it is asked to end depends on this."""
+
+    APART = 0  # It hasn't connected to them.
+    JOINED = 1  # It may end by itself, and posts that it has no batch for the first update.
+    READY = 2  # It has posted that it has a batch, which the others count on; it ends when all agree.
+    LEARNING = 3  # So have all others.
 
 
 class Together:
@@ -77,7 +87,7 @@ class SeveralLearners(SeveralHosts):
         self._program = monitor
         self._learner: Node | None = None
         self._lock = threading.Lock()
-        self._joined = self._has_batch = self._begun = False
+        self._phase = Phase.APART
 
     def join(self, learner: Node, folder: str) -> None:
         """Connects to the others, in a thread: it may take minutes, and must not outlast the program's end."""
@@ -88,7 +98,7 @@ class SeveralLearners(SeveralHosts):
         if threading.current_thread() is threading.main_thread():  # JAX's coordination has taken SIGTERM over.
             signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM) or signal.SIG_DFL)
         with self._lock:
-            self._joined = True
+            self._phase = Phase.JOINED
             if self._part.asked_at is not None:
                 self._post(False)
 
@@ -98,32 +108,32 @@ class SeveralLearners(SeveralHosts):
 
     def begin(self) -> None:
         """See `Agreement.begin`; it posts that this learner has a batch, and reads what all have posted."""
-        if self._begun:
+        if self._phase is Phase.LEARNING:
             return
         with self._lock:
-            self._has_batch = self._part.asked_at is None
-            if self._has_batch:
+            if self._part.asked_at is None:
+                self._phase = Phase.READY
                 self._post(True)
         assert self._learner is not None
         if not self._learner.wait_for(OTHERS, self._all_have_batches, AWAY_S):
             self._part.asked_at = self._part.asked_at or time.monotonic()
-            self._has_batch = False
+            self._phase = Phase.JOINED
             self._learner.stop()
             raise Stopped
-        self._begun = True
+        self._phase = Phase.LEARNING
 
     def may_end(self) -> bool:
         """See `Agreement.may_end`; it also tells the monitor, if that is not who asks."""
         with self._lock:
             asks = self._part.asked_at is None
             self._part.asked_at = self._part.asked_at or time.monotonic()
-            if asks and self._joined and not self._has_batch:
+            if asks and self._phase is Phase.JOINED:
                 self._post(False)
         asks = asks and not self._part.agreed
         if asks and self._program is not None and self._learner is not None and not self._learner.ending:
             with contextlib.suppress(Exception):  # It may have ended.
                 self._program.fail_program(f"{self._learner.name} {ASKED}")
-        return self._part.agreed or not self._has_batch
+        return self._part.agreed or self._phase < Phase.READY
 
     def makes_do(self) -> bool:
         """See `Agreement.makes_do`."""
@@ -144,7 +154,7 @@ class SeveralLearners(SeveralHosts):
 
     def leave(self, failed: bool) -> None:
         """See `Agreement.leave`. The others wait until the first one has written its best checkpoint."""
-        if self._learner is not None and (failed or self._joined):
+        if self._learner is not None and (failed or self._phase is not Phase.APART):
             with self._learner.stopwatch(f"waiting for {OTHERS}"):
                 self._part.hosts.leave(self._part.agreed or not failed)
 

@@ -162,9 +162,9 @@ def test_the_next_dispatch_is_enqueued_before_the_last_is_collected(tmp_path, mo
     anakin = node(tmp_path, 10_000)
     anakin.start()
     order = []
-    rounds, collect = anakin._device.rounds, anakin._collect
+    rounds, take = anakin._device.rounds, anakin._pipeline._take
     monkeypatch.setattr(anakin._device, "rounds", lambda *given: (order.append("dispatched"), rounds(*given))[1])
-    monkeypatch.setattr(anakin, "_collect", lambda *given: (order.append("collected"), collect(*given))[1])
+    monkeypatch.setattr(anakin._pipeline, "_take", lambda *given: (order.append("collected"), take(*given))[1])
     for _ in range(3):
         anakin.step()
     assert order == ["dispatched", "dispatched", "collected", "dispatched", "collected"]
@@ -177,7 +177,7 @@ def test_a_device_that_hangs_does_not_keep_the_node_from_its_end(tmp_path, monke
     anakin.stop()
     with monkeypatch.context() as patched:
         patched.setattr("boonta.nodes.fused.dispatch.DISPATCH_DEADLINE_S", 0.01)
-        patched.setattr("boonta.nodes.anakin.jax.device_get", lambda results: works.wait(20))
+        patched.setattr("boonta.nodes.fused.dispatch.jax.device_get", lambda results: works.wait(20))
         with pytest.raises(TimeoutError, match="waited 0 s for the device"):
             anakin.close()
     works.set()

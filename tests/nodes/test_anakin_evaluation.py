@@ -97,17 +97,17 @@ def test_a_long_evaluation_is_awaited_as_a_save_is_and_nothing_is_dispatched_beh
         said.append(anakin.report())
         return take(*given)
 
-    monkeypatch.setattr("boonta.nodes.anakin.jax.device_get", slow)
-    take = anakin._take
-    monkeypatch.setattr(anakin, "_take", taken)
+    monkeypatch.setattr("boonta.nodes.fused.dispatch.jax.device_get", slow)
+    take = anakin._pipeline._take
+    monkeypatch.setattr(anakin._pipeline, "_take", taken)
     with pytest.raises(Stopped):
         while True:
             anakin.step()
-    assert len(anakin._pending) == 1 and anakin._pending[0].evaluation is not None
+    assert [pending.evaluation is not None for pending in anakin._pipeline._waiting] == [True]
     goes_on.set()
     anakin.close()
     assert said[-1]["activity"] == "saving: waiting for the device" and said[-1]["saving"]
-    assert anakin.report()["counts"]["updates"] == anakin._updates and not anakin._pending
+    assert anakin.report()["counts"]["updates"] == anakin._updates and not anakin._pipeline
 
 
 def test_which_policy_is_evaluated_is_chosen(tmp_path):

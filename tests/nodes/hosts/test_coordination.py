@@ -17,7 +17,7 @@ import pytest
 from boonta.nodes.base import Node
 from boonta.nodes.hosts import coordination
 from boonta.nodes.hosts.coordination import Hosts
-from boonta.nodes.hosts.learners import SeveralLearners
+from boonta.nodes.hosts.learners import Phase, SeveralLearners
 from boonta.tests.helpers.apart import free_ports
 from boonta.tests.helpers.deadline import DEADLINE_S
 
@@ -116,7 +116,7 @@ def test_hosts_part_only_once(monkeypatch):
 ])  # fmt: skip
 def test_learners_that_end_together_part_together_even_if_one_cannot_save(monkeypatch, failed, knows, agreed):
     one, node = SeveralLearners(Hosts("here:1", 2, 0)), Node("learner/0")
-    one._learner, one._joined, one._part.agreed = node, True, knows
+    one._learner, one._phase, one._part.agreed = node, Phase.JOINED, knows
     left: list[tuple[bool, str]] = []
     monkeypatch.setattr(Hosts, "leave", lambda self, agreed: left.append((agreed, node.stopwatch.longest()[0])))
     one.leave(failed)
