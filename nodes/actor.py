@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from boonta.agents.base import Agent, Author, Slots, Steps
 from boonta.envs.base import BatchedEnv, Env, TimeStep
 from boonta.envs.step_check import StepCheck
-from boonta.nodes.acting.base import GroupAct, count_episodes, open_acting, require_steady
+from boonta.nodes.acting.base import ActingHandle, GroupAct, count_episodes, open_acting, require_steady
 from boonta.nodes.base import Node
 from boonta.nodes.tables.base import Store, Writer
 from boonta.nodes.tables.contract import written_by
@@ -51,7 +50,7 @@ class Actor(Node):
         name: str,
         agent: Agent,
         env: Env,
-        variables: Any,
+        variables: ActingHandle,
         replay: Store,
         monitor: MonitorHandle | None = None,
         *,

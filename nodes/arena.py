@@ -9,6 +9,7 @@ import numpy as np
 
 from boonta.agents.base import Agent, Nest
 from boonta.envs.base import Env, Player
+from boonta.nodes.acting.base import ParamsHandle
 from boonta.nodes.evaluating import Evaluating
 from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
@@ -43,7 +44,7 @@ class Arena(Evaluating):
         name: str,
         agent: Agent,
         env: Env,
-        variables: Any,
+        variables: ParamsHandle,
         monitor: MonitorHandle | None = None,
         *,
         opponents: Mapping[str, Player],

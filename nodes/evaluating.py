@@ -6,12 +6,13 @@ import collections
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from boonta.agents.base import Agent, Nest, Slots
 from boonta.envs.base import Env, Episode
+from boonta.nodes.acting.base import ParamsHandle
 from boonta.nodes.acting.local import Acting, Play, acting_params, evaluated_policy, jit_policy
 from boonta.nodes.base import Stopped
 from boonta.nodes.periodic import Periodic
@@ -51,7 +52,7 @@ class Evaluating(Periodic):
         name: str,
         agent: Agent,
         env: Env,
-        variables: Any,
+        variables: ParamsHandle,
         monitor: MonitorHandle | None = None,
         *,
         seed: int = 0,

@@ -9,6 +9,7 @@ import numpy as np
 
 from boonta.agents.base import Agent, Nest
 from boonta.envs.base import Env, mixed_seed
+from boonta.nodes.acting.base import ParamsHandle
 from boonta.nodes.acting.local import Play
 from boonta.nodes.evaluating import Evaluating, play_out
 from boonta.nodes.watch.evaluation import as_metrics
@@ -36,7 +37,7 @@ class Evaluator(Evaluating):
         name: str,
         agent: Agent,
         env: Env,
-        variables: Any,
+        variables: ParamsHandle,
         monitor: MonitorHandle | None = None,
         **settings: Any,
     ):

@@ -20,6 +20,7 @@ import tree
 
 from boonta.agents.base import Agent, Slots
 from boonta.envs.base import Env
+from boonta.nodes.acting.base import VariablesHandle
 from boonta.nodes.acting.grouped import jit_for_groups, padded
 from boonta.nodes.acting.local import acting_params
 from boonta.nodes.acting.requests import Lane, Request, SlotGroup
@@ -67,7 +68,7 @@ class Inference(Node):
         name: str,
         agent: Agent,
         env: Env,
-        variables: Any,
+        variables: VariablesHandle,
         monitor: MonitorHandle | None = None,
         *,
         max_batch: int = 256,

@@ -15,6 +15,7 @@ from boonta.agents.base import Agent, Batch
 from boonta.agents.metrics import expanded
 from boonta.agents.tables import sequence_counts
 from boonta.envs.base import EnvSpec
+from boonta.nodes.acting.base import VariablesHandle
 from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.hosts.agreement import Agreement
 from boonta.nodes.hosts.arrays import own
@@ -24,9 +25,10 @@ from boonta.nodes.learning.publishing import open_publishing
 from boonta.nodes.learning.saving import Saver, Saving
 from boonta.nodes.learning.step import StepResult, allowed_lag, compile_step, priority_metrics, require_finite
 from boonta.nodes.snapshots.store import KEEP, Retention
-from boonta.nodes.tables.base import Drawn
+from boonta.nodes.tables.base import Drawn, Store
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.tables.freshness import in_turns, require_every_published
+from boonta.nodes.variables import DeviceVariables
 from boonta.nodes.watch.reporter import MonitorHandle
 from boonta.nodes.watch.reuse import reused
 from boonta.nodes.watch.stopwatch import CONNECTING, start_seconds
@@ -46,8 +48,8 @@ class Learner(Node):
       name: name of this node.
       agent: its update learns from its tables.
       spec: the environments' spec, for which the agent was made.
-      replay: a `nodes.tables.base.Store`, or the handle of one.
-      variables: handle of the variable server, or `DeviceVariables`.
+      replay: what keeps the tables.
+      variables: handle of the variable server, or `DeviceVariables`; None if another learner publishes the same.
       monitor: handle of the monitor.
       folder: folder of the checkpoints; the newest one found there is resumed. The one with the best evaluation is in
         `best/` there, see `nodes.snapshots.best`.
@@ -76,8 +78,8 @@ class Learner(Node):
         name: str,
         agent: Agent,
         spec: EnvSpec,
-        replay: Any,
-        variables: Any,
+        replay: Store,
+        variables: VariablesHandle | DeviceVariables | None,
         monitor: MonitorHandle | None = None,
         *,
         folder: str,

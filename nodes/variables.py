@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent import futures
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 import safetensors.numpy
 
 from boonta.agents.base import Nest
+from boonta.nodes.acting.base import ParamsHandle, VariablesHandle
 from boonta.nodes.acting.lock_step import LockStep
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.watch.calls import answered, in_thread, polled
@@ -81,7 +82,9 @@ class VariableServer(Periodic):
     served = ("put", "get", "newest")
     away_s = 5.0  # Params may take longer over a slow network, but nobody who is asked to stop waits for a dead server.
 
-    def __init__(self, name: str, monitor: MonitorHandle | None = None, *, source: Sequence[Any] | None = None):
+    def __init__(
+        self, name: str, monitor: MonitorHandle | None = None, *, source: Sequence[VariablesHandle] | None = None
+    ):
         super().__init__(name, monitor, every_s=1.0 if source is None else None)
         self.serves = 3 if source is None else 2
         self._source = source
@@ -132,7 +135,7 @@ class VariableClient:
       like: the structure and shapes of the params.
     """
 
-    def __init__(self, server: Any, like: Nest):
+    def __init__(self, server: VariablesHandle, like: Nest):
         self._server = server
         self._like = like
         self._newest: tuple[int, Nest] = (-1, None)
@@ -247,7 +250,7 @@ class Colocated(NamedTuple):
         return self.variables.get(self.device, None, 0.0) or (-1, None)
 
 
-def open_params(variables: Any, like: Nest) -> Any:
+def open_params(variables: ParamsHandle, like: Nest) -> VariableClient | Colocated:
     """Returns the object that a node polls for params: a `VariableClient`, or the `Colocated` handle itself.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import dm_env
 import jax
@@ -13,6 +12,7 @@ from acme.adders import base as adders
 
 from boonta.agents.base import Agent, Nest, Policy, Slots
 from boonta.envs.base import FIRST, TimeStep
+from boonta.nodes.acting.base import VariablesHandle
 from boonta.nodes.acting.local import Acting, acting_params, jit_policy
 from boonta.nodes.base import Node
 from boonta.nodes.variables import VariableClient
@@ -47,7 +47,7 @@ class Published(core.VariableSource):
       version: the learner's number of updates when the params that were fetched last were published; -1 before.
     """
 
-    def __init__(self, server: Any, agent: Agent, node: Node | None = None):
+    def __init__(self, server: VariablesHandle, agent: Agent, node: Node | None = None):
         self._client = VariableClient(server, acting_params(agent))
         self._wait_for = (node or Node("acme")).wait_for
         self.version = -1

@@ -15,7 +15,7 @@ from boonta.envs.one_slot import OneSlot
 from boonta.nodes.acme.acting import Published
 from boonta.nodes.acme.adder import StepsAdder, require_extras
 from boonta.nodes.acme.monitoring import MonitorLogger, ProgramCounter
-from boonta.nodes.acting.base import Remote, count_episodes
+from boonta.nodes.acting.base import Remote, VariablesHandle, count_episodes
 from boonta.nodes.base import Node, Stopped
 from boonta.nodes.tables.base import Store
 from boonta.nodes.variables import Colocated
@@ -115,7 +115,7 @@ class AcmeActor(AcmeLoop):
         name: str,
         agent: Agent,
         env: Env,
-        variables: Any,
+        variables: VariablesHandle,
         replay: Store,
         monitor: MonitorHandle | None = None,
         *,

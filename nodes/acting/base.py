@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import tree
@@ -19,6 +19,9 @@ from boonta.nodes.base import Node
 from boonta.nodes.tables.freshness import bounded
 from boonta.nodes.watch.calls import answered
 from boonta.nodes.watch.means import EPISODE
+
+if TYPE_CHECKING:
+    from boonta.nodes.variables import Colocated
 
 
 class Acted(NamedTuple):
@@ -57,6 +60,26 @@ class GroupAct(Protocol):
 OpenAct = Callable[[int, Slots, int], GroupAct]  # Takes the group's number, its slots and a seed.
 
 
+class VariablesHandle(Protocol):
+    """The variable server as nodes call it: a `VariableServer` itself, or a client of one; that describes the calls."""
+
+    def put(self, version: int, packed: bytes) -> None: ...
+
+    def newest(self, have: int, wait_s: float) -> int: ...
+
+    def get(self, have: int) -> tuple[int, bytes]: ...
+
+
+class InferenceHandle(Protocol):
+    """An inference node as actors call it: an `Inference` itself, or a client of one; that describes the calls."""
+
+    def register(self, name: str, slots: Sequence[Any], seed: int, timeout_s: float) -> bool | None: ...
+
+    def act(
+        self, name: str, t: int, leaves: Sequence[np.ndarray], executed: np.ndarray | None, timeout_s: float
+    ) -> list[Any] | None: ...
+
+
 class Remote(NamedTuple):
     """Replaces the handle of the variable server for an actor or a reanalyzer for which another node acts.
 
@@ -64,10 +87,17 @@ class Remote(NamedTuple):
       inference: handle of an `Inference` node.
     """
 
-    inference: Any
+    inference: InferenceHandle
 
 
-def open_acting(node: Node, agent: Agent, variables: Any, table: Table, refresh_every: int | None = None) -> OpenAct:
+# Where a node gets its params, and how it acts. They are strings because importing `Colocated` would import JAX.
+ParamsHandle: TypeAlias = "VariablesHandle | Colocated"
+ActingHandle: TypeAlias = "VariablesHandle | Colocated | Remote"
+
+
+def open_acting(
+    node: Node, agent: Agent, variables: ActingHandle, table: Table, refresh_every: int | None = None
+) -> OpenAct:
     """How a node acts, decided by its handle.
 
     Args:
@@ -88,7 +118,7 @@ def open_acting(node: Node, agent: Agent, variables: Any, table: Table, refresh_
     return open_local_acting(node, agent, variables, table, refresh_every)
 
 
-def require_steady(who: str, tables: Sequence[Table], variables: Any, refresh_every: int | None) -> None:
+def require_steady(who: str, tables: Sequence[Table], variables: ActingHandle, refresh_every: int | None) -> None:
     """Refuses a `refresh_every` where an inference node acts, and params that change within a sequence of fresh data.
 
     The first steps of such a sequence would soon be too old.

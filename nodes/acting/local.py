@@ -12,7 +12,7 @@ import numpy as np
 from boonta.agents.base import Agent, Nest, Policy, Slots, Steps, Table
 from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
 from boonta.envs.step_check import StepCheck
-from boonta.nodes.acting.base import Acted, OpenAct
+from boonta.nodes.acting.base import Acted, OpenAct, ParamsHandle
 from boonta.nodes.acting.outputs import checked_step, require_stored
 from boonta.nodes.acting.refresh import Refresh, allowance_of
 from boonta.nodes.base import Node
@@ -110,7 +110,7 @@ class RefreshingAct:
 
 
 def open_local_acting(
-    node: Node, agent: Agent, variables: Any, table: Table, refresh_every: int | None = None
+    node: Node, agent: Agent, variables: ParamsHandle, table: Table, refresh_every: int | None = None
 ) -> OpenAct:
     """Acts in this process; the node's groups share params and compilation. See `nodes.acting.base.open_acting`."""
     act = jit_policy(agent.policy)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from boonta.agents.base import Agent, Author, Slots, Table
 from boonta.envs.base import BatchedEnv, Env
+from boonta.nodes.acting.base import ActingHandle
 from boonta.nodes.actor import NUM_ENVS, Actor
 from boonta.nodes.tables.base import Store
 from boonta.nodes.tables.contract import written_by
@@ -34,7 +34,7 @@ class Playback(Actor):
         name: str,
         agent: Agent,
         env: Env,
-        variables: Any,
+        variables: ActingHandle,
         replay: Store,
         monitor: MonitorHandle | None = None,
         *,

@@ -10,6 +10,7 @@ import numpy as np
 
 from boonta.agents.base import Agent, Steps
 from boonta.envs.base import FIRST, LAST, BatchedEnv, Env, EnvSpec
+from boonta.nodes.acting.base import ActingHandle
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.acting.playback import Playback
 from boonta.nodes.acting.replayed import Replayed
@@ -36,7 +37,7 @@ class ArchiveReanalyzer(Playback):
         name: str,
         agent: Agent,
         env: Env,
-        variables: Any,
+        variables: ActingHandle,
         replay: Store,
         monitor: MonitorHandle | None = None,
         *,

@@ -63,7 +63,7 @@ class Pipeline:
     """The dispatches of a node that the host has yet to collect: the device computes one while it takes the one before.
 
     Args:
-      node: whose dispatches they are; it waits for the device under the names that `Pending` gives.
+      node: the node that dispatches; it waits for the device under the names that `Pending` gives.
       take: called with each dispatch, and with its outcomes, reports and evaluation on the host, the oldest first.
 
     Attributes:

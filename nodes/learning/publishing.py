@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import jax
 
 from boonta.agents.base import Nest
+from boonta.nodes.acting.base import VariablesHandle
 from boonta.nodes.base import Node
 from boonta.nodes.variables import DeviceVariables, pack
 from boonta.nodes.watch.calls import answered
@@ -16,7 +16,7 @@ from boonta.nodes.watch.calls import answered
 RENEW_S = 1.0  # Time between two looks at whether the variable server still has the newest params.
 
 
-def open_publishing(learner: Node, variables: Any) -> Callable[[int, Nest], None]:
+def open_publishing(learner: Node, variables: VariablesHandle | DeviceVariables | None) -> Callable[[int, Nest], None]:
     """The function by which a learner publishes: `(version, params)`, the version being its number of updates.
 
     Args:
@@ -43,7 +43,7 @@ class Publisher:
       stopping: whether the learner is to stop.
     """
 
-    def __init__(self, variables: Any, stopping: Callable[[], bool]):
+    def __init__(self, variables: VariablesHandle, stopping: Callable[[], bool]):
         self._variables = variables
         self._stopping = stopping
         self._newest: tuple[int, bytes] = (-1, b"")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from boonta.programs.wiring.supervision.grace import LONGEST_LOOK_S
 from boonta.programs.wiring.supervision.workers import Worker
@@ -13,12 +13,26 @@ from boonta.programs.wiring.supervision.workers import Worker
 UNREPORTED = {"process": "", "activity": "starting", "gone": False, "failure": "", "hung": "", "started": False}
 
 
+class ProgramMonitor(Protocol):
+    """The monitor as a supervisor calls it: a `Monitor` itself, or a client of one; that describes the calls."""
+
+    def expect(self, names: Sequence[str]) -> None: ...
+
+    def status(self) -> dict[str, Any]: ...
+
+    def report_end(self, name: str, failure: str) -> None: ...
+
+    def fail_program(self, failure: str) -> None: ...
+
+    def stop_program(self, reason: str) -> None: ...
+
+
 class MonitorLink:
     """Calls the monitor, which may be starting, hung, broken or ended, and keeps its last answer.
 
     Args:
       workers: all nodes of the program, among them the monitor.
-      monitor: the monitor, or a client of it.
+      monitor: the one of them that the others report to, or a client of it.
 
     Attributes:
       worker: the monitor as one of the workers.
@@ -31,7 +45,7 @@ class MonitorLink:
         machine may have slept.
     """
 
-    def __init__(self, workers: Sequence[Worker], monitor: Any):
+    def __init__(self, workers: Sequence[Worker], monitor: ProgramMonitor):
         self._workers, self._monitor = workers, monitor
         (self.worker,) = (worker for worker in workers if worker.name == "monitor")
         self.status: dict[str, Any] = {}

@@ -15,7 +15,7 @@ from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.supervision import guard, output, together
 from boonta.programs.wiring.supervision.grace import Grace, cut_short
 from boonta.programs.wiring.supervision.interrupts import Signals
-from boonta.programs.wiring.supervision.link import MonitorLink
+from boonta.programs.wiring.supervision.link import MonitorLink, ProgramMonitor
 from boonta.programs.wiring.supervision.restarts import History, Restarts, past, pending
 from boonta.programs.wiring.supervision.view import View, conclude
 from boonta.programs.wiring.supervision.workers import Thread, Worker
@@ -31,7 +31,7 @@ NEVER = Restarts(number=0)
 
 def stay(
     workers: Sequence[Worker],
-    monitor: Any,
+    monitor: ProgramMonitor,
     signals: Signals,
     policies: Mapping[str, Restarts] | None = None,
     changed: Callable[[], None] = lambda: None,
@@ -58,7 +58,7 @@ class _Supervisor:
     def __init__(
         self,
         workers: Sequence[Worker],
-        monitor: Any,
+        monitor: ProgramMonitor,
         view: View,
         signals: Signals,
         policies: Mapping[str, Restarts],
