@@ -156,7 +156,7 @@ def is_due(updates: jax.Array, period: int) -> jax.Array:
 
 
 def _rarely(descent: Descent, period: int) -> Descent:
-    """A descent that leaves params and state as they are but once in `period` updates."""
+    """A descent that leaves params and state as they are but once in `period` updates; a metric says when it rests."""
     if period == 1:
         return descent
 
@@ -164,7 +164,8 @@ def _rarely(descent: Descent, period: int) -> Descent:
         due = is_due(updates, period)
         moved, opt_state, metrics = descent.step(gradient, state, params, updates)
         params, state = jax.tree.map(lambda new, old: jnp.where(due, new, old), (moved, opt_state), (params, state))
-        return params, state, metrics | {"update_norm": jnp.where(due, metrics["update_norm"], 0)}
+        made = jnp.where(due, metrics["update_norm"], 0)
+        return params, state, metrics | {"update_norm": made, "rests": 1.0 - due}
 
     return Descent(descent.init, step)
 

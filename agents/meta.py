@@ -7,7 +7,7 @@ Reinforcement Learning" (https://arxiv.org/abs/2104.06272), which trains many su
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -50,10 +50,13 @@ def meta_gradient(make: MakeAgent, config: Any, start: Mapping[str, float], lear
       learning_rate: Adam's learning rate for eta.
 
     Raises:
-      ValueError: nothing is to be learned, a field holds no number, a start is not above 0, or a batch size is odd.
+      ValueError: nothing is to be learned, a field holds no number, the agent needs a field's value before anything is
+        computed, a start is not above 0, or a batch size is odd. The update's trace, where no gradient reaches a field.
     """
     judge = make(config)
     shares = _shares(config, start, judge.tables)
+    for field in start:
+        _require_traced(make, config, field)
     optimiser = optax.adam(learning_rate)
 
     def values(eta: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
@@ -74,6 +77,7 @@ def meta_gradient(make: MakeAgent, config: Any, start: Mapping[str, float], lear
             learner = learner._replace(updates=state.learner.updates)  # Both halves are one update: schedules count it.
             return judge.update.step(learner, second)[2]["loss"], (learner, priorities)
 
+        _require_gradient(lambda eta: judged(eta)[0], state.eta)
         (loss, (learner, priorities)), gradient = jax.value_and_grad(judged, has_aux=True)(state.eta)
         change, opt_state = optimiser.update(gradient, state.opt_state)
         eta = optax.apply_updates(state.eta, change)
@@ -115,6 +119,37 @@ def _shares(config: Any, start: Mapping[str, float], tables: Sequence[Table]) ->
         if table.batch_size % 2:
             raise ValueError(f"batch_size is {table.batch_size}; a meta-gradient needs two halves of it")
     return shares
+
+
+def _require_traced(make: MakeAgent, config: Any, field: str) -> None:
+    """Refuses a field on which more than numbers of an update depend, such as a limit of a table."""
+
+    def trace(value: jax.Array) -> Nest:
+        return make(with_values(config, {field: value})).update.init(jax.random.PRNGKey(0))
+
+    try:
+        jax.eval_shape(trace, jax.ShapeDtypeStruct((), jnp.float32))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"meta-gradient: {field} can't be learned: the agent needs its value before it is compiled"
+        ) from error
+
+
+def _require_gradient(loss: Callable[[dict[str, jax.Array]], jax.Array], eta: dict[str, jax.Array]) -> None:
+    """Refuses fields that no gradient of the loss reaches: they would never change."""
+    traced = jax.make_jaxpr(jax.grad(loss))(eta).jaxpr
+    constant = [field for field, out in zip(sorted(eta), traced.outvars) if not inputs_behind(traced, [out])]
+    if constant:
+        raise ValueError(f"meta-gradient: no gradient reaches {', '.join(constant)}, which would never change")
+
+
+def inputs_behind(jaxpr: Any, outputs: Sequence[Any]) -> list[Any]:
+    """The inputs and constants of a traced program on which some of its outputs depend."""
+    needed = {id(variable) for variable in outputs}
+    for equation in reversed(jaxpr.eqns):
+        if any(id(variable) in needed for variable in equation.outvars):
+            needed.update(id(variable) for variable in equation.invars)
+    return [variable for variable in (*jaxpr.invars, *jaxpr.constvars) if id(variable) in needed]
 
 
 def _is_share(config: Any, field: str) -> bool:

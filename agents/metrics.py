@@ -50,6 +50,11 @@ METRICS = (
     ),
     Metric("learning_rate/<optimiser>", "The same for one of several optimisers.", healthy="by its schedule"),
     Metric(
+        "rests/<optimiser>",
+        "Whether this update, 1 or 0, is one of those that leave the optimiser's params as they are.",
+        healthy="as often as the agent's config has it",
+    ),
+    Metric(
         "importance_exponent",
         "Exponent of the weights that make up for prioritised drawing.",
         healthy="by its schedule",

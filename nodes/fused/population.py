@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, MakeAgent, Nest
 from boonta.agents.config import with_values
+from boonta.agents.meta import inputs_behind
 from boonta.nodes.acting.outputs import OutputError
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Metrics, Row, Setup, may_loop, play, streams
@@ -244,16 +245,7 @@ def _require_traced(one: _Member, setup: Setup, field: str) -> None:
             f"{setup.name}: {field} can't vary within a population: the program needs its value before it is compiled "
             "(a shape, a number of steps or a choice); run a program for each value"
         ) from error
-    if not _reaches(traced.jaxpr):
+    if traced.jaxpr.invars[0] not in inputs_behind(traced.jaxpr, traced.jaxpr.outvars):
         raise ValueError(
             f"{setup.name}: {field} has no effect with these settings: members that differ in it would be equal"
         )
-
-
-def _reaches(jaxpr: Any) -> bool:
-    """Whether the outputs of a traced program depend on its first argument."""
-    needed = {id(variable) for variable in jaxpr.outvars}
-    for equation in reversed(jaxpr.eqns):
-        if any(id(variable) in needed for variable in equation.outvars):
-            needed.update(id(variable) for variable in equation.invars)
-    return id(jaxpr.invars[0]) in needed

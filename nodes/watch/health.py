@@ -68,9 +68,10 @@ def _returns(row: Numbers, seen: Seen) -> str:
 
 def _vanished(metric: str) -> Callable[[Numbers, Seen], str]:
     def find(row: Numbers, seen: Seen) -> str:
-        if row.get("learning_rate", 1.0) <= 0:  # The learning rate was annealed to 0.
-            return ""
         for name in norms(row, metric):
+            of = name.removeprefix(metric)  # An optimiser of several, as in "/policy".
+            if row.get(f"learning_rate{of}", 1.0) <= 0 or row.get(f"rests{of}", 0.0) > 0:
+                continue  # The rate was annealed to 0, or this update is none of the optimiser's.
             if row[name] < max(NOTHING, VANISHED * (seen.typical(name) or 0.0)):
                 return f"{name} is {row[name]:.3g}"
         return ""
@@ -149,7 +150,7 @@ RULES = (
         "gradient vanished",
         _vanished("grad_norm"),
         f"the loss no longer depends on the params: {SLOWER}, and look for saturated outputs",
-        ("grad_norm", "learning_rate"),
+        ("grad_norm", "learning_rate", "rests/<optimiser>"),
         collapse=True,
     ),
     Rule(
@@ -162,7 +163,7 @@ RULES = (
         "update vanished",
         _vanished("update_norm"),
         "look at the learning rate, its schedule and the gradient",
-        ("update_norm", "learning_rate"),
+        ("update_norm", "learning_rate", "rests/<optimiser>"),
     ),
     Rule(
         "update exploded",

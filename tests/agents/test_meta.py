@@ -104,3 +104,34 @@ def test_impala_learns_to_look_further_ahead():
 def test_bad_input_is_refused(config, start, message):
     with pytest.raises(ValueError, match=message):
         meta_gradient(make, config, start)
+
+
+@dataclasses.dataclass(frozen=True)
+class Limited(Config):
+    lag: float = 8.0
+    unused: float = 1.0
+
+
+def make_limited(config: Limited) -> Agent:
+    """The same with a table that has a limit of its own."""
+    agent = make(config)
+    return agent._replace(tables=(dataclasses.replace(agent.tables[0], max_lag=config.lag),))
+
+
+def test_a_field_whose_value_is_needed_before_anything_is_computed_is_refused():
+    with pytest.raises(ValueError, match="^meta-gradient: lag can't be learned: the agent needs its value before"):
+        meta_gradient(make_limited, Limited(), {"weight": 0.5, "lag": 9.0})
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_fields_that_no_gradient_reaches_are_refused_when_the_update_is_traced(stopped):
+    """Whether the loss doesn't depend on them, or stops their gradient."""
+
+    def make_stopped(config: Limited) -> Agent:
+        return make(dataclasses.replace(config, weight=jax.lax.stop_gradient(config.weight)))
+
+    start = {"weight": 0.5} if stopped else {"unused": 0.5, "weight": 0.5}
+    agent = meta_gradient(make_stopped if stopped else make, Limited(), start)
+    message = f"^meta-gradient: no gradient reaches {'weight' if stopped else 'unused'}, which would never change$"
+    with pytest.raises(ValueError, match=message):
+        agent.update.step(agent.update.init(jax.random.PRNGKey(0)), batch([1.0, 6.0]))

@@ -105,6 +105,7 @@ def test_policy_and_targets_move_in_every_second_update_alone():
         assert (moved(before.target_params, after.target_params) > 0) == due
         assert moved(before.params["critic"], after.params["critic"]) > 0
         assert (float(metrics[i]["update_norm/policy"]) > 0) == due
+        assert metrics[i]["rests/policy"] == 1 - due and "rests/critic" not in metrics[i]
     jax.tree.map(
         lambda target, old, new: np.testing.assert_allclose(target, 0.75 * old + 0.25 * new, rtol=1e-5, atol=1e-7),
         states[2].target_params,

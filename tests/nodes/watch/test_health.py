@@ -161,6 +161,17 @@ def test_what_is_not_measured_is_not_judged():
 
 def test_an_annealed_learning_rate_is_no_fault():
     assert judged(HEALTHY, rows(5, 21, update_norm=0.0, learning_rate=0.0))[1] == []
+    several = rows(20, **{"update_norm/policy": 0.1, "update_norm/critic": 0.1})
+    at_rest = {"update_norm/policy": 0.0, "learning_rate/policy": 0.0, "update_norm/critic": 0.1}
+    assert judged(several, rows(5, 21, **at_rest))[1] == []
+    assert judged(several, rows(5, 21, **{**at_rest, "update_norm/critic": 0.0}))[1] == ["update vanished"]
+
+
+def test_an_optimiser_that_rests_in_the_updates_that_rows_show_is_not_judged_by_them():
+    """As TD3's policy does in every second update, which may be the one that each row shows."""
+    norms = {"grad_norm/policy": 0.0, "update_norm/policy": 0.0, "grad_norm/critic": 0.1, "update_norm/critic": 0.1}
+    assert judged(rows(40, **norms, **{"rests/policy": 1.0}))[1] == []
+    assert judged(rows(40, **norms, **{"rests/policy": 0.0}))[1] == ["gradient vanished", "update vanished"]
 
 
 def test_each_of_several_optimisers_is_judged():
