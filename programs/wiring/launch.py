@@ -119,7 +119,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
     except (BadInput, ValueError, OSError, ImportError) as error:
         trackers.end()
         faults.tell(error)
-        run.leave(2)
+        run.leave(faults.code_of(error))
     except KeyboardInterrupt:
         trackers.end()
         interrupts.leave(run.leave)
@@ -175,4 +175,7 @@ def _settle_network(run: Run, arguments: Sequence[str] | None) -> str:
     if run.is_unit:
         return ""
     own = run.network == "private" and arguments is None
-    return f"network: {network.isolate() if own else network.OPEN}"
+    try:
+        return f"network: {network.isolate() if own else network.OPEN}"
+    except OSError as error:  # It would be the same at each start.
+        raise BadInput(str(error)) from error
