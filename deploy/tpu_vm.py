@@ -99,11 +99,12 @@ def prepare(machines: Machines, flags: Sequence[str]) -> Nodes:
     """
     built = build(machines.program, flags)
     starts = _units(machines, flags) if built.run.is_unit else _nodes(machines, built, flags)
+    # Modules of one's own are found in the folder of this command.
+    path = f"PYTHONPATH={shlex.quote(os.getcwd())}${{PYTHONPATH:+:$PYTHONPATH}}"
     found = {}
     for name, (host, words) in starts.items():
-        remote = (
-            f"cd {shlex.quote(str(machines.root))} && exec {shlex.join([*_variables(), './run', 'python', *words])}"
-        )
+        command = shlex.join(["./run", "python", *words])
+        remote = f"cd {shlex.quote(str(machines.root))} && exec {shlex.join(_variables())} {path} {command}"
         found[name] = [*SSH, host, remote]
     tasks = () if built.run.is_unit else core.plan(built.program)
     return Nodes(found, [task.name for task in tasks if task.is_dispensable])
@@ -112,10 +113,10 @@ def prepare(machines: Machines, flags: Sequence[str]) -> Nodes:
 def _variables() -> list[str]:
     """The start of a command with environment variables, of which SSH passes none on.
 
-    What has chosen the accelerator of ./run here chooses the machines', too.
+    What has chosen the Python and the accelerator of ./run here chooses the machines', too.
     """
-    jax = os.environ.get("BOONTA_JAX")
-    return ["env", f"{interrupts.CONNECTED}=1", *([f"BOONTA_JAX={jax}"] if jax else [])]
+    chosen = [f"{name}={os.environ[name]}" for name in ("BOONTA_JAX", "BOONTA_PYTHON") if os.environ.get(name)]
+    return ["env", f"{interrupts.CONNECTED}=1", *chosen]
 
 
 def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
