@@ -20,8 +20,8 @@ from boonta.programs.wiring.run_folder.provenance import ROOT
 from boonta.programs.wiring.shipped import FOLDER
 
 INSTALLED = ("site-packages", "dist-packages")
-LASTING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST)
-LASTING += (errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
+LASTING = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST}
+LASTING |= {errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
 STANDARD = pathlib.Path(os.__file__).resolve().parent
 
 
@@ -70,8 +70,8 @@ def tell(error: Exception) -> None:
 def code_of(error: Exception) -> int:
     """The exit code of a program that this error keeps from its start: 2 for bad input, 1 for what may pass.
 
-    Platforms try a run again that has ended with 1: a full disk, or a host that doesn't answer, may be over by then, but
-    not a missing folder, or another user's.
+    Platforms try a run again that has ended with 1: by then a disk may have room, or a host answer. A missing folder
+    stays missing.
     """
     return 1 if isinstance(error, OSError) and error.errno not in LASTING else 2
 
