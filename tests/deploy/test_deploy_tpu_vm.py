@@ -92,6 +92,15 @@ def test_machines_that_are_none_are_refused(machines, message):
         tpu_vm.prepare(tpu_vm.Machines(LIGHT, **machines), [])
 
 
+def test_what_cannot_run_on_the_machines_is_refused_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match=f"--start-from is 'runs/old'; .* from here {tmp_path}/runs/old"):
+        tpu_vm.prepare(tpu_vm.Machines(LIGHT, "a"), ["--start-from", "runs/old"])
+    monkeypatch.setattr(tpu_vm, "ROOT", tmp_path)  # As of an installed package.
+    with pytest.raises(BadInput, match=f"{tmp_path} has no ./run, .* give --root, a clone"):
+        tpu_vm.prepare(tpu_vm.Machines(LIGHT, "a", root=tmp_path), [])
+
+
 @pytest.mark.cluster
 def test_a_program_runs_over_connections_and_its_end_is_reported(tmp_path, monkeypatch):
     ssh.stand_in(tmp_path, monkeypatch)
