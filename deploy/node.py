@@ -11,7 +11,6 @@ from boonta.deploy import ends_early  # noqa: F401
 
 import contextlib
 import dataclasses
-import errno
 import functools
 import json
 import os
@@ -108,7 +107,7 @@ def main(arguments: list[str]) -> int:
     except (BadInput, ValueError, OSError, ImportError) as error:
         trackers.end()
         faults.tell(error)
-        return 1 if _passes(error) else 2
+        return faults.code_of(error)
     shown = servers.shown(folder) if monitors else compiled.kept_in(folder, claimed=False)
     with kept, trackers, shown:
         if monitors:
@@ -124,12 +123,6 @@ def main(arguments: list[str]) -> int:
             code = 1
         begun.code = code
     return 0 if code == COLLAPSED_CODE else code
-
-
-def _passes(error: Exception) -> bool:
-    """Whether what has ended a node may be over when it starts again, as a full disk may, but not a folder's owner."""
-    lasts = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST)
-    return isinstance(error, OSError) and error.errno not in lasts
 
 
 def _opened(built: Built, flags: list[str]) -> contextlib.AbstractContextManager[session.Session]:

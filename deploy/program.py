@@ -114,17 +114,34 @@ def environment_of(built: Built, hosts: str, task: core.Task, tasks: tuple[core.
 
 def workdir_of(flags: Sequence[str]) -> str | None:
     """The --workdir among a program's flags; None if there is none, empty if it has no value."""
+    return _folder_of("workdir", flags)
+
+
+def _folder_of(name: str, flags: Sequence[str]) -> str | None:
+    """The value of the flag --NAME; None if it isn't there, empty if it has no value."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--workdir", nargs="?", const="")
-    return parser.parse_known_args(flags)[0].workdir
+    parser.add_argument(f"--{name}", f"--{name.replace('-', '_')}", nargs="?", const="", dest="folder")
+    return parser.parse_known_args(flags)[0].folder
+
+
+def require_absolute(flags: Sequence[str]) -> None:
+    """Refuses a --start-from that depends on the folder in which a command is given: nodes run in the repository's.
+
+    Raises:
+      BadInput: it isn't absolute.
+    """
+    given = _folder_of("start-from", flags)
+    if given and not (path := pathlib.Path(given).expanduser()).is_absolute():
+        raise BadInput(f"--start-from is {given!r}; it must be absolute for all machines, from here {path.absolute()}")
 
 
 def require_shared_workdir(flags: Sequence[str]) -> None:
-    """Refuses flags without a --workdir that is the same folder for all machines.
+    """Refuses flags without a --workdir that is the same folder for all machines; see also `require_absolute`.
 
     Raises:
-      BadInput: there is none, or it depends on the folder in which a command is given.
+      BadInput: there is none, or one of them depends on the folder in which a command is given.
     """
+    require_absolute(flags)
     workdir = workdir_of(flags)
     if workdir is None:
         raise BadInput("--workdir is missing after --: name a folder that all machines share, to go on from")

@@ -94,6 +94,11 @@ def render(job: Job, flags: Sequence[str]) -> str:
       BadInput, ValueError: the program could not run.
     """
     require_shared_workdir(flags)
+    if job.run == "./run" and job.root == ROOT and not (ROOT / "run").exists():
+        raise BadInput(
+            f"{ROOT} has no ./run: give --run 'env PATH=/project/.venv/bin:/usr/bin:/bin', where the Boonta that is "
+            "installed is, or --root, a clone"
+        )
     if is_sweep(job.program):
         return _render_array(job, *planned_here(job.program, flags))
     turn = _turn(job, job.program, flags)

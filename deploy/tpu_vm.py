@@ -30,7 +30,7 @@ from typing import IO, NamedTuple
 import tyro
 
 from boonta.deploy import core
-from boonta.deploy.program import Built, build, host_flags
+from boonta.deploy.program import Built, build, host_flags, require_absolute
 from boonta.nodes.rpc import keys
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.command_line import faults
@@ -97,13 +97,17 @@ def prepare(machines: Machines, flags: Sequence[str]) -> Nodes:
     Raises:
       BadInput, ValueError: the program could not run.
     """
+    require_absolute(flags)
+    if machines.root == ROOT and not (ROOT / "run").exists():
+        raise BadInput(f"{ROOT} has no ./run, which starts the nodes: give --root, a clone on all of the machines")
     built = build(machines.program, flags)
     starts = _units(machines, flags) if built.run.is_unit else _nodes(machines, built, flags)
+    # Modules of one's own are found in the folder of this command.
+    path = f"PYTHONPATH={shlex.quote(os.getcwd())}${{PYTHONPATH:+:$PYTHONPATH}}"
     found = {}
     for name, (host, words) in starts.items():
-        remote = (
-            f"cd {shlex.quote(str(machines.root))} && exec {shlex.join([*_variables(), './run', 'python', *words])}"
-        )
+        command = shlex.join(["./run", "python", *words])
+        remote = f"cd {shlex.quote(str(machines.root))} && exec {shlex.join(_variables())} {path} {command}"
         found[name] = [*SSH, host, remote]
     tasks = () if built.run.is_unit else core.plan(built.program)
     return Nodes(found, [task.name for task in tasks if task.is_dispensable])
@@ -112,10 +116,10 @@ def prepare(machines: Machines, flags: Sequence[str]) -> Nodes:
 def _variables() -> list[str]:
     """The start of a command with environment variables, of which SSH passes none on.
 
-    What has chosen the accelerator of ./run here chooses the machines', too.
+    What has chosen the Python and the accelerator of ./run here chooses the machines', too.
     """
-    jax = os.environ.get("BOONTA_JAX")
-    return ["env", f"{interrupts.CONNECTED}=1", *([f"BOONTA_JAX={jax}"] if jax else [])]
+    chosen = [f"{name}={os.environ[name]}" for name in ("BOONTA_JAX", "BOONTA_PYTHON") if os.environ.get(name)]
+    return ["env", f"{interrupts.CONNECTED}=1", *chosen]
 
 
 def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, tuple[str, list[str]]]:

@@ -10,7 +10,10 @@ import pathlib
 import re
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def named(name: str) -> Any:
@@ -34,7 +37,7 @@ def named(name: str) -> Any:
     if os.getcwd() not in sys.path:  # A script has its own folder there, not the one that it was called from.
         sys.path.append(os.getcwd())
     try:
-        found = importlib.import_module(module)
+        found = _imported(module)
     except ImportError as error:
         missing = isinstance(error, ModuleNotFoundError) and error.name == module
         where = f"; it is looked for in the folder of the command, too, {os.getcwd()}" if missing else ""
@@ -43,6 +46,22 @@ def named(name: str) -> Any:
         near = " or ".join(map(repr, difflib.get_close_matches(attribute, vars(found))))
         raise ImportError(f"module {module!r} has no {attribute!r}" + (f": did you mean {near}?" if near else ""))
     return getattr(found, attribute)
+
+
+def _imported(module: str) -> ModuleType:
+    """Imports a module, first without Boonta's own folders: their packages would hide a user's of the same names.
+
+    They are on the path where a program of Boonta's is the script, or a command is given in the repository.
+    """
+    path = list(sys.path)
+    sys.path[:] = [folder for folder in path if pathlib.Path(folder).resolve() not in (ROOT, ROOT / "programs")]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:  # It, or what it imports, may be one of the user's in the repository.
+        sys.path[:] = path
+        return importlib.import_module(module)
+    finally:
+        sys.path[:] = path
 
 
 def steady(value: Any) -> str:

@@ -161,7 +161,7 @@ def test_what_libraries_keep_private_and_abrupt_ends_are_in_known_places():
     hidden = {"agents.light_rlax", "nodes.tables.reverb.library"}  # Distrax and TensorFlow.
     assert written(r"\bsys\.modules\[.*\] = ") == hidden | {
         "envs.processes",  # The main module, from workers.
-        "programs.wiring.command_line.arguments",  # The program's own file.
+        "programs.wiring.command_line.loading",  # The program's own file.
     }
 
 

@@ -97,9 +97,8 @@ class Hosts:
           folder: the run's folder, which all hosts must share.
 
         Raises:
-          OSError: the coordinator can't be reached, or its port is in use, not all hosts come, or the folder isn't
-            shared.
-          ValueError: a host is built from something else.
+          OSError: the coordinator can't be reached, or its port is in use, or not all hosts come.
+          ValueError: a host is built from something else, or the folder isn't shared.
         """
         if self.number == 1:
             return
@@ -189,7 +188,7 @@ class Hosts:
         if folder.parent.is_dir():
             os.listdir(folder.parent)  # This makes network file systems look again.
         if not (folder / mark).exists():
-            raise OSError(
+            raise ValueError(
                 f"--workdir {folder} of host {self.index} is not the first host's: all must share it, for checkpoints"
             )
 

@@ -13,7 +13,7 @@ from types import ModuleType
 from boonta.nodes.watch.ending import end_now
 from boonta.nodes.watch.stopwatch import CONNECTING, before_nodes
 from boonta.programs.wiring import capacity
-from boonta.programs.wiring.command_line import faults
+from boonta.programs.wiring.command_line import faults, loading
 from boonta.programs.wiring.command_line.arguments import (
     PaceFlags,
     RunFlags,
@@ -94,7 +94,11 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
       function: `(run, **settings) -> program`.
       arguments: the command line's arguments; None takes the process's own. Only then may the program have a network of
         its own, or start again by itself: both need a process in which nothing else runs.
+
+    Raises:
+      BadInput: the program's file is only imported, by a tool, a sweep or a deployment.
     """
+    loading.require_run()
     own = run_of(function, sys.argv[1:]) if arguments is None else None
     if own is not None and own.restarts_itself:
         guard(name_of(function), own.restarts)  # This goes on in a child.
@@ -119,7 +123,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
     except (BadInput, ValueError, OSError, ImportError) as error:
         trackers.end()
         faults.tell(error)
-        run.leave(2)
+        run.leave(faults.code_of(error))
     except KeyboardInterrupt:
         trackers.end()
         interrupts.leave(run.leave)
@@ -175,4 +179,7 @@ def _settle_network(run: Run, arguments: Sequence[str] | None) -> str:
     if run.is_unit:
         return ""
     own = run.network == "private" and arguments is None
-    return f"network: {network.isolate() if own else network.OPEN}"
+    try:
+        return f"network: {network.isolate() if own else network.OPEN}"
+    except OSError as error:  # It would be the same at each start.
+        raise BadInput(str(error)) from error

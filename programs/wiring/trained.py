@@ -17,7 +17,8 @@ from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.schema import checked
 from boonta.nodes.snapshots.store import glance
-from boonta.programs.wiring.command_line.arguments import load, parse
+from boonta.programs.wiring.command_line.arguments import parse
+from boonta.programs.wiring.command_line.loading import load
 from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of, require_there
 from boonta.programs.wiring.run_folder.config_file import Config, checkpointed

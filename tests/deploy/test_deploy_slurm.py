@@ -121,6 +121,18 @@ def test_modules_of_ones_own_are_found_where_the_script_was_made(cluster, tmp_pa
     assert (cluster.folder / "path").read_text() == f"{mine}:/also"
 
 
+def test_what_cannot_run_in_the_repositorys_folder_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    workdir = ["--workdir", "/shared/x"]
+    for flag in ("--start-from", "--start_from"):
+        with pytest.raises(BadInput, match=f"--start-from is 'runs/old'; .* from here {tmp_path}/runs/old"):
+            slurm.render(slurm.Job(LIGHT), [flag, "runs/old", *workdir])
+    monkeypatch.setattr(slurm, "ROOT", tmp_path)  # As of an installed package.
+    with pytest.raises(BadInput, match="has no ./run: give --run 'env PATH=/project/.venv/bin:/usr/bin:/bin', where"):
+        slurm.render(slurm.Job(LIGHT, root=tmp_path), workdir)
+    assert "env PATH=/p/bin python" in slurm.render(slurm.Job(LIGHT, root=tmp_path, run="env PATH=/p/bin"), workdir)
+
+
 def test_work_done_ends_the_job(cluster):
     assert cluster.start(code=0).wait(30) == 0
     assert not any("requeue" in line for line in cluster.lines())

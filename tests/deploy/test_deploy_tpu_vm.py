@@ -30,7 +30,8 @@ def node_of(command: list[str]) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def usual_accelerator(monkeypatch):
-    monkeypatch.delenv("BOONTA_JAX", raising=False)
+    for name in ("BOONTA_JAX", "BOONTA_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def test_the_learner_has_its_machine_for_itself_and_the_others_share_the_rest():
@@ -47,8 +48,20 @@ def test_the_learner_has_its_machine_for_itself_and_the_others_share_the_rest():
 
 def test_the_machines_use_the_accelerator_that_is_asked_for_here(monkeypatch):
     monkeypatch.setenv("BOONTA_JAX", "tpu")
-    found = tpu_vm.prepare(tpu_vm.Machines(LIGHT, "a"), []).commands
-    assert node_of(found["learner"])[3:9] == ["exec", "env", "BOONTA_CONNECTED=1", "BOONTA_JAX=tpu", "./run", "python"]
+    monkeypatch.setenv("BOONTA_PYTHON", "3.13")
+    words = node_of(tpu_vm.prepare(tpu_vm.Machines(LIGHT, "a"), []).commands["learner"])
+    assert words[3:7] == ["exec", "env", "BOONTA_CONNECTED=1", "BOONTA_JAX=tpu"]
+    assert words[7] == "BOONTA_PYTHON=3.13" and words[9:11] == ["./run", "python"]
+
+
+def test_modules_of_ones_own_are_found_where_the_command_was_given(tmp_path, tmp_path_factory, monkeypatch):
+    (tmp_path / "run").write_text('#!/bin/sh\nprintf %s "$PYTHONPATH"\n')
+    (tmp_path / "run").chmod(0o755)
+    mine = tmp_path_factory.mktemp("my modules")
+    monkeypatch.chdir(mine)
+    monkeypatch.setenv("PYTHONPATH", "/also")
+    command = tpu_vm.prepare(tpu_vm.Machines(LIGHT, "a", root=tmp_path), []).commands["learner"][-1]
+    assert subprocess.run(["sh", "-c", command], capture_output=True, text=True).stdout == f"{mine}:/also"
 
 
 def test_one_machine_has_them_all():
@@ -61,9 +74,9 @@ def test_a_program_of_threads_runs_whole_on_every_machine():
     found = tpu_vm.prepare(tpu_vm.Machines(unit, "a,b"), ["--seed", "2"]).commands
     assert {name: command[-2] for name, command in found.items()} == {"unit/0": "a", "unit/1": "b"}
     places = ["--hosts.coordinator", "a:20000", "--hosts.number", "2", "--hosts.index", "1"]
-    assert node_of(found["unit/1"])[6:] == ["./run", "python", "tests/helpers/unit_program.py", "--seed", "2", *places]
+    assert node_of(found["unit/1"])[7:] == ["./run", "python", "tests/helpers/unit_program.py", "--seed", "2", *places]
     alone = tpu_vm.prepare(tpu_vm.Machines(unit, "a"), []).commands
-    assert node_of(alone["unit/0"])[6:] == ["./run", "python", "tests/helpers/unit_program.py"]
+    assert node_of(alone["unit/0"])[7:] == ["./run", "python", "tests/helpers/unit_program.py"]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +90,15 @@ def test_a_program_of_threads_runs_whole_on_every_machine():
 def test_machines_that_are_none_are_refused(machines, message):
     with pytest.raises(BadInput, match=message):
         tpu_vm.prepare(tpu_vm.Machines(LIGHT, **machines), [])
+
+
+def test_what_cannot_run_on_the_machines_is_refused_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match=f"--start-from is 'runs/old'; .* from here {tmp_path}/runs/old"):
+        tpu_vm.prepare(tpu_vm.Machines(LIGHT, "a"), ["--start-from", "runs/old"])
+    monkeypatch.setattr(tpu_vm, "ROOT", tmp_path)  # As of an installed package.
+    with pytest.raises(BadInput, match=f"{tmp_path} has no ./run, .* give --root, a clone"):
+        tpu_vm.prepare(tpu_vm.Machines(LIGHT, "a", root=tmp_path), [])
 
 
 @pytest.mark.cluster

@@ -148,6 +148,6 @@ def test_a_host_that_does_not_come_is_told_in_time_though_jax_may_never_return(t
     place = f"127.0.0.1:{free_ports(1)}"
     flags = ("--hosts.coordinator", place, "--hosts.number", "2", "--hosts.reach-s", "2")
     with Units(tmp_path / "run", 1, *flags) as units:
-        assert units.codes() == [2], units.output()
+        assert units.codes() == [1], units.output()  # It may come when a platform tries again.
     assert f"host 0 waits up to 2 s for 2 hosts at {place}" in units.output()
     assert f"hosts.number is 2, but not all came to {place} in 2 s" in units.output()

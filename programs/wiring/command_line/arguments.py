@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
 import inspect
 import io
 import pathlib
 import sys
 import typing
 from collections.abc import Mapping, Sequence
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Annotated, Any
 
 import tyro
@@ -22,6 +21,7 @@ from boonta.programs.wiring import environments
 from boonta.programs.wiring.command_line import help
 from boonta.programs.wiring.command_line.booleans import spelled_out
 from boonta.programs.wiring.command_line.integers import INTEGERS
+from boonta.programs.wiring.command_line.loading import load
 from boonta.programs.wiring.command_line.usual import refuse_usual
 from boonta.programs.wiring.construction import seeds_of
 from boonta.programs.wiring.evaluation import Evaluation
@@ -243,27 +243,6 @@ def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, progra
     provenance = provenance_of(file, env, seeds_of(program), network, module)
     made = provenance, picture_of(program), program.inner
     return Origin(str(from_root(file)), function.__name__, tuple(without_secrets(words)), *made)
-
-
-def load(file: pathlib.Path) -> ModuleType:
-    """Imports a program's file; like a script, it may import the modules beside it.
-
-    Raises:
-      BadInput: the file doesn't exist, is no Python file, or imports what is missing.
-    """
-    file = file.absolute()
-    spec = importlib.util.spec_from_file_location(f"program_{file.stem}", file)
-    if not file.is_file() or spec is None or spec.loader is None:
-        raise BadInput(f"program file {file} doesn't exist, or is no Python file")
-    if str(file.parent) not in sys.path:
-        sys.path.insert(0, str(file.parent))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # An import would do so, and dataclasses look their module up.
-    try:
-        spec.loader.exec_module(module)
-    except ImportError as error:
-        raise BadInput(f"program file {file} can't be imported: {error}") from error
-    return module
 
 
 def function_of(file: pathlib.Path) -> ProgramFunction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pathlib
 import sys
@@ -19,6 +20,8 @@ from boonta.programs.wiring.run_folder.provenance import ROOT
 from boonta.programs.wiring.shipped import FOLDER
 
 INSTALLED = ("site-packages", "dist-packages")
+LASTING = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST}
+LASTING |= {errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
 STANDARD = pathlib.Path(os.__file__).resolve().parent
 
 
@@ -62,6 +65,15 @@ def tell(error: Exception) -> None:
     if not isinstance(error, BadInput) and is_users(error):
         traceback.print_exception(type(error), error, error.__traceback__)
     LOG.error("%s", error)
+
+
+def code_of(error: Exception) -> int:
+    """The exit code of a program that this error keeps from its start: 2 for bad input, 1 for what may pass.
+
+    Platforms try a run again that has ended with 1: by then a disk may have room, or a host answer. A missing folder
+    stays missing.
+    """
+    return 1 if isinstance(error, OSError) and error.errno not in LASTING else 2
 
 
 def is_users(error: BaseException) -> bool:

@@ -16,6 +16,7 @@ import pydantic
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.files import write_json, write_whole
 from boonta.nodes.snapshots.store import LEARNERS, glance, has_snapshots, numbers, one_of
+from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.run import BadInput, Run, checkpoints_of, named, require_there
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import (
@@ -161,13 +162,15 @@ def lock(folder: pathlib.Path) -> IO[str]:
 
     Raises:
       BadInput: the folder can't be written or locked, or another process uses it.
+      OSError: it can't be opened for what may pass, such as a full disk.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         held = open(folder / ".lock", "w")  # noqa: SIM115  # The caller closes it.
     except OSError as error:  # Where parents are made, nothing can be missing but what their file system refuses.
         why = "no folder can be made there" if isinstance(error, FileNotFoundError) else error.strerror
-        raise BadInput(f"--workdir {folder} can't be written: {why}") from error
+        kind = BadInput if faults.code_of(error) == 2 else OSError
+        raise kind(f"--workdir {folder} can't be written: {why}") from error
     try:
         _flock(held)
     except BlockingIOError as error:

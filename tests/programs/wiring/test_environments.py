@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import pathlib
+import subprocess
 import sys
 
 import gymnasium
@@ -166,6 +168,23 @@ def test_one_of_your_own_is_found_where_the_command_was_given(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     assert environments.make_env("an_env_of_mine:small") == Catch(6, 3)
+
+
+@pytest.mark.parametrize("is_namespace", [False, True])
+def test_one_of_your_own_is_found_in_a_package_of_a_name_that_boonta_has_too(tmp_path, is_namespace):
+    """In a process of its own, since this one may have imported packages of these names."""
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs" / "mine.py").write_text("from boonta.envs.catch import Catch\n")
+    if not is_namespace:
+        (tmp_path / "envs" / "__init__.py").touch()
+    root = pathlib.Path(environments.__file__).resolve().parents[2]
+    code = (
+        f"import sys\nsys.path[:0] = [{str(root)!r}, {str(root / 'programs')!r}]\n"
+        "from boonta.envs.names import named\nbefore = list(sys.path)\nnamed('envs.mine:Catch')\n"
+        "assert set(before) <= set(sys.path)\nassert named('tools.list:main')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

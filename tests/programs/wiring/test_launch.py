@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import importlib
 import json
 import os
@@ -22,16 +23,16 @@ from boonta.programs.impala_atari import impala_atari  # noqa: E402
 from boonta.programs.wiring import launch  # noqa: E402
 from boonta.programs.wiring.command_line.arguments import parse, run_of  # noqa: E402
 from boonta.programs.wiring.run import Run  # noqa: E402
-from boonta.programs.wiring.run_folder import journal  # noqa: E402
+from boonta.programs.wiring.run_folder import folder, journal  # noqa: E402
 from boonta.tests.helpers.solo_program import solo_program  # noqa: E402
 from boonta.tests.helpers.tiny_program import tiny_program  # noqa: E402
 
 
-def refused(capsys, *arguments: str) -> str:
+def refused(capsys, *arguments: str, code: int = 2) -> str:
     """The message with which `main` refuses."""
     with pytest.raises(SystemExit) as ended:
         launch.main(tiny_program, list(arguments))
-    assert ended.value.code == 2
+    assert ended.value.code == code
     out, told = capsys.readouterr()
     assert "network: " not in out  # It is of no use before a refusal.
     return told
@@ -176,8 +177,22 @@ def test_meeting_other_hosts_is_a_phase_of_the_start(capsys, monkeypatch, tmp_pa
         raise OSError("nobody came")
 
     monkeypatch.setattr(Hosts, "join", join)
-    assert "nobody came" in refused(capsys, "--workdir", str(tmp_path / "run"), "--launch", "sebulba")
+    assert "nobody came" in refused(capsys, "--workdir", str(tmp_path / "run"), "--launch", "sebulba", code=1)
     assert activities == ["connecting"]
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(errno.EIO, 1), (errno.ESTALE, 1), (errno.ENOSPC, 1), (errno.EACCES, 2), (errno.EROFS, 2)]
+)
+def test_a_folder_that_may_open_at_the_next_start_ends_this_one_with_another_code_than_bad_input(
+    capsys, monkeypatch, tmp_path, number, code
+):
+    def fails(*given: object, **more: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(folder, "open", fails, raising=False)
+    message = refused(capsys, "--workdir", str(tmp_path / "run"), code=code)
+    assert f"--workdir {tmp_path}/run can't be written: {os.strerror(number)}" in message
 
 
 @pytest.mark.parametrize("code", [0, 3])

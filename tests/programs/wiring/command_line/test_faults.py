@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from boonta.programs.wiring.command_line import faults
-from boonta.programs.wiring.command_line.arguments import load
+from boonta.programs.wiring.command_line.loading import load
 from boonta.programs.wiring.run import BadInput, Run
 
 CASES = {

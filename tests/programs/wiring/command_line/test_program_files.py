@@ -50,3 +50,12 @@ def test_a_file_from_which_it_is_not_clear_is_refused(tmp_path, functions, found
 def test_a_whole_network_is_announced_by_the_function_that_makes_it():
     program = types.SimpleNamespace(agent=types.SimpleNamespace(network="nets:gru_values.<locals>.init"))
     assert network_of(program) == "network nets:gru_values, in the place of the config's"
+
+
+@pytest.mark.parametrize("arguments", ["", ", ['catch']"])
+def test_a_file_that_would_run_its_program_when_it_is_imported_is_refused(tmp_path, arguments):
+    file = tmp_path / "mine.py"
+    file.write_text(HEAD + f"from boonta.programs.wiring.launch import main\n\nmain(impala{arguments})\n")
+    for _ in range(2):
+        with pytest.raises(BadInput, match=rf"{file} calls main\(...\) when it is imported: put the call under"):
+            function_of(file)
