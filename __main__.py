@@ -17,8 +17,6 @@ GROUPS = {
     "Set up": ("doctor", "completion"),
 }
 TOOLS = tuple(name for names in GROUPS.values() for name in names)
-RUN_TOOLS = ("compare", "evaluate", "explain", "export", "join", "match", "play", "plot", "report", "runs", "status",
-             "sweep")  # fmt: skip
 FOLDER = pathlib.Path(__file__).parent / "programs" / "tools"
 STDOUT = 1
 CUT_OFF = 128 + signal.SIGPIPE  # What a shell says of a program that a broken pipe ends.

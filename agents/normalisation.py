@@ -13,6 +13,8 @@ import jax.numpy as jnp
 
 from boonta.agents.base import Nest
 
+LIMIT = 10.0  # Standard deviations from the mean; what is farther away counts as this far.
+
 
 class Moments(NamedTuple):
     """Mean and variance of numbers seen so far.
@@ -72,10 +74,10 @@ def reals(nest: Nest) -> list[Any]:
     return list(filter(is_real, jax.tree.leaves(nest)))
 
 
-def normalise(x: Nest, moments: Moments, limit: float = 10.0) -> Nest:
-    """Shifts and scales x, a nest [..., *row], to mean 0 and variance 1, cut at a limit."""
+def normalise(x: Nest, moments: Moments) -> Nest:
+    """Shifts and scales x, a nest [..., *row], to mean 0 and variance 1, cut at `LIMIT`."""
 
     def leaf(x: jax.Array, mean: jax.Array, variance: jax.Array) -> jax.Array:
-        return jnp.clip((x - mean) / jnp.sqrt(variance + 1e-8), -limit, limit)
+        return jnp.clip((x - mean) / jnp.sqrt(variance + 1e-8), -LIMIT, LIMIT)
 
     return jax.tree.map(leaf, x, moments.mean, moments.variance)

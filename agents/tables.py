@@ -22,6 +22,10 @@ def sequence_counts(tables: Sequence[Table]) -> tuple[int, ...]:
 
 
 def from_archives(agent: Agent) -> Agent:
-    """The agent with a table, its only one, that reanalyzers fill, "reanalyzed", with recorded steps as they are."""
+    """The agent with a table, its only one, that reanalyzers fill, "reanalyzed", with recorded steps as they are.
+
+    They store what the core remembers with the newest params, and add nothing else that is learned from. Give a
+    `conservative_cost` where the trajectories don't show what every action leads to.
+    """
     (table,) = agent.tables
     return agent._replace(tables=(dataclasses.replace(table, name="reanalyzed", writer="reanalyzer", errors=None),))

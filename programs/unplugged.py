@@ -10,6 +10,7 @@ import tyro
 
 from boonta.agents import dqn, muzero, r2d2
 from boonta.agents.base import Agent
+from boonta.agents.tables import from_archives
 from boonta.nodes.archive.files import open_archive
 from boonta.nodes.archive.reanalyzer import ArchiveReanalyzer, replayed_shapes
 from boonta.nodes.learner import Learner
@@ -24,11 +25,7 @@ PRESETS = {
     **{"dqn-catch": dqn.CATCH, "dqn-minatar": dqn.MINATAR, "dqn-atari": dqn.DQN},
     **{"r2d2-catch": r2d2.CATCH, "r2d2-cartpole": r2d2.CARTPOLE, "r2d2-minatar": r2d2.MINATAR},
 }
-MAKE: dict[type, Callable[..., Agent]] = {
-    muzero.Config: muzero.make_unplugged,
-    dqn.Config: dqn.make_unplugged,
-    r2d2.Config: r2d2.make_unplugged,
-}
+MAKE: dict[type, Callable[..., Agent]] = {dqn.Config: dqn.make, r2d2.Config: r2d2.make}
 if TYPE_CHECKING:
     Preset = muzero.Config | dqn.Config | r2d2.Config
 else:  # This is config:board, with its flags after that.
@@ -51,7 +48,10 @@ def unplugged(
     """
     folder = pathlib.Path(data)  # The command line's parser has made it a text.
     env = env_of_archive(folder)
-    agent = MAKE[type(config)](config, env.spec)
+    if isinstance(config, muzero.Config):
+        agent = muzero.make_unplugged(config, env.spec)
+    else:
+        agent = from_archives(MAKE[type(config)](config, env.spec))
     archive = open_archive(folder, env, replayed_shapes(agent, env.spec), skip_broken)
     groups = [
         group(Learner),

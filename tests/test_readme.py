@@ -7,12 +7,14 @@ import re
 import shlex
 import textwrap
 
-from boonta.__main__ import RUN_TOOLS, TOOLS
+from boonta.__main__ import TOOLS
 from boonta.tests.helpers.examples import python_blocks
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "README.md").read_text()
 COMMANDS = [line.partition("  #")[0].strip() for line in PAGE.splitlines() if line.startswith("    ./run ")]
+RUN_TOOLS = ("compare", "evaluate", "explain", "export", "join", "match", "play", "plot", "report", "runs", "status",
+             "sweep")  # fmt: skip
 PROGRAMS = [words for words in map(shlex.split, COMMANDS) if words[1] == "python" and words[2].startswith("programs/")]
 
 

@@ -1,6 +1,6 @@
 """DQN: action values learned from replay, from the plain agent to Rainbow and Ape-X."""
 
-from boonta.agents.dqn.agent import make, make_unplugged
+from boonta.agents.dqn.agent import make
 from boonta.agents.dqn.config import (
     APEX,
     BOARD,
@@ -31,5 +31,4 @@ __all__ = [
     "Outputs",
     "Rainbow",
     "make",
-    "make_unplugged",
 ]

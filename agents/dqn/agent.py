@@ -17,7 +17,6 @@ from boonta.agents.dqn.policy import make_policy
 from boonta.agents.exploration import with_updates
 from boonta.agents.heads import num_actions
 from boonta.agents.n_step import FreshErrors
-from boonta.agents.tables import from_archives
 from boonta.agents.views import view_of
 from boonta.envs.base import EnvSpec
 
@@ -72,20 +71,6 @@ def make(
         tables=(table,),
         network=own,
     )
-
-
-def make_unplugged(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | None = None) -> Agent:
-    """Makes the agent that learns from recorded trajectories: reanalyzers fill its only table, "reanalyzed".
-
-    They replay episodes as they were recorded, and add nothing to them that is learned from. Give a `conservative_cost`
-    where the trajectories don't show what every action leads to.
-
-    Args:
-      config: hyper-parameters.
-      spec: spec of the recorded environment.
-      network: as in `make`.
-    """
-    return from_archives(make(config, spec, network))
 
 
 def make_table(config: Config) -> Table:

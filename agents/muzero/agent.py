@@ -76,7 +76,7 @@ def make(
     )
 
 
-def make_unplugged(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | None = None) -> Agent:
+def make_unplugged(config: Config, spec: EnvSpec) -> Agent:
     """Makes the agent that learns from recorded trajectories: reanalyzers fill its only table, "reanalyzed".
 
     See "Online and Offline Reinforcement Learning by Planning with a Learned Model" (MuZero Unplugged,
@@ -85,7 +85,6 @@ def make_unplugged(config: Config, spec: EnvSpec, network: networks.MakeTorso | 
     Args:
       config: hyper-parameters.
       spec: spec of the recorded environment.
-      network: as in `make`.
 
     Raises:
       ValueError: as in `make`; or `reanalyze_ratio` isn't 0, although there are no fresh sequences.
@@ -97,7 +96,7 @@ def make_unplugged(config: Config, spec: EnvSpec, network: networks.MakeTorso | 
         )
     # Reanalyzers replay whole episodes, which are cut in the same way as an actor's.
     tables = (make_reanalyzed_table(config, period=config.roots, share=1.0),)
-    return make(config, spec, network)._replace(tables=tables)
+    return make(config, spec)._replace(tables=tables)
 
 
 def make_reanalyzed_table(config: Config, period: int, share: float) -> Table:

@@ -16,7 +16,6 @@ from boonta.agents.r2d2.loss import r2d2_loss
 from boonta.agents.r2d2.networks import Network, make_network
 from boonta.agents.r2d2.policy import make_policy
 from boonta.agents.recurrence import B, T, checked_outputs
-from boonta.agents.tables import from_archives
 from boonta.envs.base import EnvSpec
 
 
@@ -69,20 +68,6 @@ def make(
         tables=(table,),
         network=own,
     )
-
-
-def make_unplugged(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | None = None) -> Agent:
-    """Makes the agent that learns from recorded trajectories: reanalyzers fill its only table, "reanalyzed".
-
-    They replay episodes as they were recorded, with the newest params, and store what the core then remembers. Give a
-    `conservative_cost` where the trajectories don't show what every action leads to.
-
-    Args:
-      config: hyper-parameters.
-      spec: spec of the recorded environment.
-      network: as in `make`.
-    """
-    return from_archives(make(config, spec, network))
 
 
 def make_table(config: Config) -> Table:

@@ -13,6 +13,8 @@ from boonta.programs.wiring.run import BadInput
 Scalar = bool | int | float | str | None
 Value = Scalar | list[Scalar]  # A list is one value: the words of a flag that takes several.
 Flags = Mapping[str, Value]
+BOOLEANS = {"true": True, "True": True, "false": False, "False": False}
+NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 MERGE = "tag:yaml.org,2002:merge"  # The tag of the key <<.
 
 
@@ -57,13 +59,16 @@ def load(text: str) -> Any:
         raise ValueError(" ".join(str(error).split())) from error
 
 
-def parsed(text: str) -> Any:
-    """A word of a command line as a value; dates, and words that aren't YAML, stay texts."""
-    try:
-        value = load(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, bool | int | float | list | None) else text
+def parsed(text: str) -> Scalar:
+    """A word of a command line as a value.
+
+    The word becomes a word of the runs' command lines again. So it stays as it is unless it is plainly a number, true
+    or false: YAML would read 010 as 8, 1:30 as 90, and ~ as None.
+    """
+    if text in BOOLEANS:
+        return BOOLEANS[text]
+    value: Scalar = load(text) if NUMBER.fullmatch(text) else text
+    return value
 
 
 def normal(flag: str) -> str:
@@ -99,10 +104,11 @@ def flags_of(command: Sequence[str]) -> dict[str, Value]:
     name = ""
     for word in command:
         if word.startswith("--"):
-            name, equals, value = normal(word).partition("=")
+            flag, equals, own = word.partition("=")
+            name = normal(flag)
             if name in flags:
                 raise BadInput(f"--{name} is given twice after --")
-            flags[name] = parsed(value) if equals else True
+            flags[name] = parsed(own) if equals else True
         elif not name:
             raise BadInput(f"{word!r} after -- is no flag; environments are given by --env, before --")
         else:

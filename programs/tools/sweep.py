@@ -9,6 +9,7 @@ Given again, it goes on: what is done stays done. programs/experiments/README.md
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -138,13 +139,21 @@ def spec_of(asked: Asked, flags: Sequence[str]) -> Spec:
     if asked.env:
         changes["env"] = list(asked.env)
     if asked.seeds:
-        changes["seeds"] = values.parsed(asked.seeds)
+        changes["seeds"] = _seeds(asked.seeds)
     for name in ("retries", "populations", "members"):
         if getattr(asked, name) is not None:
             changes[name] = getattr(asked, name)
     slots = {name: value for name, value in dataclasses.asdict(asked.slots).items() if value is not None}
     changes["slots"] = {**dataclasses.asdict(found.slots), **slots}
     return spec.made({**dataclasses.asdict(found), **changes}, str(asked.what))
+
+
+def _seeds(text: str) -> Any:
+    """A number or a list of them; what is neither stays a text, which `spec.made` refuses."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _axis(text: str) -> tuple[str, list[Any]]:

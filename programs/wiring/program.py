@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from boonta.programs.wiring.run_folder.provenance import Inner
 from boonta.programs.wiring.supervision.restarts import Restarts
 
 WRITERS = ("actor", "reanalyzer")  # Roles of nodes that write to tables, each with a seed of its own.
+LABEL = re.compile(r"[\w-][\w.-]*")  # A group's, which names files of the run folder.
 # By role, the end of a message to a program that has no such nodes: what it may do instead.
 INSTEAD = {
     "reanalyzer": ". MuZero's update can reanalyze by itself: "
@@ -51,6 +53,10 @@ class Group:
     gpus: float | None = None
 
     def __post_init__(self) -> None:
+        if not LABEL.fullmatch(self.label):
+            raise ValueError(f"a group's label is {self.label!r}; it must be of letters, digits, '_', '-' and '.'")
+        if not isinstance(self.number, int):
+            raise ValueError(f"the number of {self.label} nodes is {self.number!r}; it must be an int")
         if self.number < 1:
             raise ValueError(f"the number of {self.label} nodes is {self.number}; it must be at least 1")
         if self.gpus is not None:
@@ -131,8 +137,12 @@ class Program:
             self._require_agent()
         object.__setattr__(self, "groups", tuple(map(self._numbered, self.groups)))
         labels = [group.label for group in self.groups]
-        if len(set(labels)) < len(labels):
-            raise ValueError(f"{self.name}: groups are {labels}; each needs a label of its own, group(…, label=…)")
+        added = [group.label for group in self.all_groups if group not in self.groups]
+        if len({*labels, *added}) < len(labels) + len(added):
+            raise ValueError(
+                f"{self.name}: groups are {labels}; each needs a label of its own, group(…, label=…), and the program "
+                f"itself adds {added}"
+            )
         if any(group.node.role == "learner" and "replay" in parameters(group.node) for group in self.groups):
             self._require_writers()
 
@@ -156,6 +166,9 @@ class Program:
         tables = self.agent.tables
         if not isinstance(tables, tuple | list) or not all(isinstance(each, Table) for each in tables):
             raise ValueError(f"{self.name}: the agent's tables are {tables!r}; they must be a tuple of Table")
+        names = [table.name for table in tables]
+        if len(set(names)) < len(names):
+            raise ValueError(f"{self.name}: the agent's tables are named {names}; each needs a name of its own")
 
     def _require_writers(self) -> None:
         """Raises ValueError if no node fills a table that the learner reads: the learner would wait for ever."""

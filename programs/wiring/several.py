@@ -131,11 +131,14 @@ def _require_dealt(group: Group, servers: int) -> None:
 
 def _check_learners(program: Program, number: int) -> None:
     """Raises ValueError if learners can't learn together."""
+    labels = [group.label for group in program.groups if group.node.role == "learner"]
+    if len(labels) > 1:  # Groups would save to one folder and send to one variable server, and know nothing of it.
+        raise ValueError(
+            f"groups {labels} are learners; only a program with one such group can have {max(number, len(labels))} of "
+            "them, group(Learner, 2)"
+        )
     if number < 2:
         return
-    labels = [group.label for group in program.groups if group.node.role == "learner"]
-    if len(labels) > 1:
-        raise ValueError(f"groups {labels} are learners; only a program with one such group can have {number} of them")
     parts = [drawn_by_one(table, number) for table in program.agent.tables]
     try:
         learned_from(parts)

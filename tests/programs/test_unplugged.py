@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 
@@ -13,6 +14,7 @@ from boonta.envs.base import FIRST, LAST, MID
 from boonta.envs.catch import Catch
 from boonta.nodes import metrics
 from boonta.nodes.archive import files as archive
+from boonta.nodes.watch.stopping import StopRule
 from boonta.programs import unplugged
 from boonta.programs.wiring import launch, run
 from boonta.programs.wiring.archived import env_of_archive
@@ -87,6 +89,15 @@ def test_r2d2_learns_without_an_actor_from_what_its_core_remembers_of_the_record
 def refused(capsys, *arguments: str) -> str:
     assert start(*arguments) == 2
     return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("way", ["local_mp", "local_mt", "serial", "sebulba"])
+def test_a_limit_on_env_steps_which_nobody_makes_is_refused(data, tmp_path, way):
+    asked = launch.Run(workdir=str(tmp_path / "run"), launch=way, stop=StopRule(env_steps=100))
+    with pytest.raises(ValueError, match="stop.env_steps is 100; no actor is there to .*, and give stop.updates"):
+        launch.require(unplugged.unplugged(asked, data))
+    alike = dataclasses.replace(asked, stop=StopRule(updates=100))
+    launch.require(unplugged.unplugged(alike, data))
 
 
 @pytest.mark.cluster

@@ -17,7 +17,7 @@ from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.watch.evaluation import NONE, Evaluation
-from boonta.programs.wiring.checks import check_evaluations
+from boonta.programs.wiring.checks import check_limits
 from boonta.programs.wiring.construction import construct
 from boonta.programs.wiring.evaluation import evaluation_of
 from boonta.programs.wiring.interpreters import threads
@@ -56,7 +56,7 @@ def require(program: Program) -> None:
     """See `launch.require`. What depends on the devices is left to `build`, as is what the one node itself refuses."""
     one_of(program)
     jax_env_of(program.env)
-    check_evaluations(program)
+    check_limits(program)
 
 
 def one_of(program: Program) -> Group:

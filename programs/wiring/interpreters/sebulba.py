@@ -23,7 +23,7 @@ from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.tables.rows import Groups
 from boonta.nodes.variables import Colocated, DeviceVariables
 from boonta.programs.wiring import capacity
-from boonta.programs.wiring.checks import check_evaluations, check_threads
+from boonta.programs.wiring.checks import check_limits, check_threads
 from boonta.programs.wiring.construction import construct, on_hosts
 from boonta.programs.wiring.interpreters import threads
 from boonta.programs.wiring.machine import cores
@@ -103,7 +103,7 @@ def require(program: Program) -> None:
                 "here, and --placement.acting is the number of devices that act, each with an actor"
             )
     check_threads(program)
-    check_evaluations(program)
+    check_limits(program)
 
 
 def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.Device) -> Node:

@@ -7,6 +7,7 @@ import pathlib
 import pytest
 
 from boonta.programs.experiments import spec, values
+from boonta.programs.tools import sweep
 from boonta.programs.wiring.run import BadInput
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -75,6 +76,22 @@ def test_values_become_the_words_of_a_command_line():
     assert values.words(flags) == words
     assert values.words(values.flags_of(words)) == words
     assert values.flags_of(["--a=1e-3", "--b_c", "-1"]) == {"a": 0.001, "b-c": -1}
+
+
+@pytest.mark.parametrize("word", ["007", "010", "1:30", "0x10", "1_000", "~", "null", "on", "[1]", ".inf"])
+def test_a_word_that_is_no_plain_number_reaches_a_run_as_it_was_given(word, tmp_path):
+    assert values.words(values.flags_of(["--a", word, f"--b={word}"])) == ["--a", word, "--b", word]
+    asked = sweep.Asked(tmp_path / "sweep.yaml", grid=(f"x={word},010", f"y={word}"))
+    asked.what.write_text(f"program: {IMPALA}\nflags: {{z: 0x10}}\n")
+    read = sweep.spec_of(asked, [])
+    assert read.grid == {"x": [word, "010"], "y": [word]} and read.flags == {"z": 16}  # A file means what YAML says.
+
+
+def test_plain_numbers_and_booleans_of_a_command_line_are_values():
+    numbers = {"0": 0, "-3": -3, "+2": 2, "1.50": 1.5, ".5": 0.5, "2.": 2.0, "1e6": 1e6, "1E-3": 0.001, "1.0e+2": 100.0}
+    read = {text: values.parsed(text) for text in numbers}
+    assert read == numbers and list(map(type, read.values())) == list(map(type, numbers.values()))
+    assert list(map(values.parsed, ["true", "True", "false", "False"])) == [True, True, False, False]
 
 
 def test_a_file_is_read_with_numbers_as_python_writes_them(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from minari.data_collector import EpisodeBuffer
 
 from boonta.agents import dqn
+from boonta.agents.tables import from_archives
 from boonta.envs.gymnasium import Gymnasium
 from boonta.nodes import metrics
 from boonta.nodes.archive.files import open_archive, read
@@ -48,7 +49,7 @@ def test_a_data_set_becomes_an_archive_of_its_environment(tmp_path, capsys):
     assert "2 complete episodes, of mean return 5, and 0 pieces of others; in all 6 steps, in 1 chunks" in shown
     env = env_of_archive(tmp_path / "data")
     assert env == Gymnasium("CartPole-v1") == make_env("gymnasium/CartPole-v1")
-    agent = dqn.make_unplugged(dqn.CARTPOLE, env.spec)
+    agent = from_archives(dqn.make(dqn.CARTPOLE, env.spec))
     one, two = read(open_archive(tmp_path / "data", env, replayed_shapes(agent, env.spec)))
     assert one.observation[2].tolist() == pytest.approx([0.9, 1.0, 1.1, 1.2])
     assert one.step_type.tolist() == two.step_type.tolist() == [0, 1, 2]

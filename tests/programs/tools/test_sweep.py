@@ -40,6 +40,8 @@ def test_the_command_line_has_what_a_file_has(tmp_path):
     file.write_text(f"program: {IMPALA}\nflags: {{stop.env_steps: 100}}\ngrid: {{config.entropy_cost: [1, 2]}}\n")
     changed = given(what=file, flags=["--stop.env-steps", "200"], grid=("config.entropy-cost=3",))
     assert changed.flags == {"stop.env-steps": 200} and changed.grid == {"config.entropy-cost": [3]}
+    with pytest.raises(BadInput, match="seeds"):
+        given(seeds="1:30")
     one = given(env=("minatar/breakout",))
     assert sweep.folder_of(sweep.Asked(IMPALA), one) == pathlib.Path("runs/sweep-impala-minatar-breakout")
 

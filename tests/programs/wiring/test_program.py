@@ -20,7 +20,7 @@ from boonta.nodes.variables import VariableServer
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.impala import impala
 from boonta.programs.wiring import launch
-from boonta.programs.wiring.checks import check_nodes, check_threads
+from boonta.programs.wiring.checks import check_limits, check_nodes, check_threads
 from boonta.programs.wiring.command_line.arguments import parse
 from boonta.programs.wiring.construction import construct, node_arguments
 from boonta.programs.wiring.interpreters import sebulba
@@ -54,6 +54,7 @@ def test_a_table_that_nobody_fills_is_refused(tmp_path):
         (tuple, "mine: the agent is a tuple; it must be an agents.base.Agent"),
         (lambda agent: agent._replace(tables=agent.tables[0]), "the agent's tables are Table(name='trajectories', "),
         (lambda agent: None, "mine: the agent is None; does make() return it; it must be an agents.base.Agent"),
+        (lambda agent: agent._replace(tables=2 * agent.tables), "named ['trajectories', 'trajectories']; each needs"),
         (lambda agent: agent._replace(policy=len), "the agent's policy is a builtin_function_or_method; it must be "),
         (lambda agent: agent._replace(update=agent.update.step), "the agent's update is a function; it must be an "),
     ],
@@ -102,11 +103,6 @@ def test_only_groups_of_nodes_make_a_program(tmp_path):
         group(dict)
     with pytest.raises(ValueError, match="c: groups has <class .*Idle'>; each must be made by group"):
         program_of(tmp_path, Idle)
-
-
-def test_two_groups_of_one_label_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"groups are \['learner', 'actor', 'actor'\]; each needs a label of its own"):
-        program_of(tmp_path, group(Learner), group(Actor), group(Actor))
 
 
 def test_each_group_may_have_restarts_of_its_own(tmp_path):
@@ -291,3 +287,11 @@ def test_a_limit_on_evaluations_that_nobody_makes_is_refused(tmp_path, limit):
             launch.require(program)
     with pytest.raises(ValueError, match=refusal):
         sebulba.build(dataclasses.replace(program, run=dataclasses.replace(program.run, launch="sebulba")))
+
+
+def test_a_limit_on_env_steps_is_kept_where_a_node_of_any_own_kind_may_count_them(tmp_path):
+    program = program_of(tmp_path, group(Learner), group(Actor), stop=StopRule(env_steps=5))
+    check_limits(program)
+    check_limits(dataclasses.replace(program, agent=None, groups=[group(Idle)]))
+    with pytest.raises(ValueError, match="stop.env_steps is 5; no actor is there to count env steps: leave it out"):
+        check_limits(dataclasses.replace(program, agent=None, groups=[group(Monitor)]))

@@ -72,6 +72,11 @@ def test_a_program_that_names_its_learners_decides_itself_and_one_learner_meets_
             {},
             r"groups \['learner', 'second'\] are learners; only a program with one such group can have 2 of them",
         ),
+        (
+            [group(Learner), group(Learner, label="second"), group(Actor)],
+            {"number": 1},
+            r"groups \['learner', 'second'\] .* can have 2 of them, group\(Learner, 2\)$",
+        ),
     ],
 )
 def test_learners_that_can_not_learn_together_are_refused(tmp_path, groups, settings, message):

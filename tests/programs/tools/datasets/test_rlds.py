@@ -7,6 +7,7 @@ import pytest
 from dm_env import specs
 
 from boonta.agents import dqn
+from boonta.agents.tables import from_archives
 from boonta.envs.base import EnvSpec
 from boonta.nodes.archive.files import open_archive, read
 from boonta.nodes.archive.reanalyzer import replayed_shapes
@@ -78,7 +79,7 @@ def test_a_data_set_on_disk(tmp_path):
     assert not rlds.is_on_disk(tmp_path)
     convert.convert(builder.data_dir, tmp_path / "data", env="gymnasium/CartPole-v1")
     env = env_of_archive(tmp_path / "data")
-    agent = dqn.make_unplugged(dqn.CARTPOLE, env.spec)
+    agent = from_archives(dqn.make(dqn.CARTPOLE, env.spec))
     one, two = read(open_archive(tmp_path / "data", env, replayed_shapes(agent, env.spec)))
     assert sorted([one.discount.tolist(), two.discount.tolist()]) == [[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]]
     assert one.observation[:, 3].tolist() == [0.0, 1.0, 2.0] and one.reward.tolist() == [0.0, 0.5, 1.5]
