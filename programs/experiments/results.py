@@ -63,6 +63,7 @@ class Result:
       settings: everything that was chosen for it but seed and game, by dotted name.
       curve: the curve of the metric that is compared.
       score: its final score.
+      counter: what the curve's `env_steps` count, one of `curves.COUNTERS`.
     """
 
     folder: pathlib.Path
@@ -74,6 +75,7 @@ class Result:
     settings: dict[str, Any]
     curve: Curve
     score: scores.Score
+    counter: str
 
     @property
     def name(self) -> str:
@@ -126,7 +128,14 @@ def results_of_all(runs: Sequence[Recorded], metric: str | None, which: Which) -
         found, late = _found(runs, metric, which)
         found[0][1].insert(0, f"returns are those of training, in which agents explore, since {error}")
     warnings = [*late, *(one for _, each in found for one in each)]
-    return [one for each, _ in found for one in each], metric or RETURN, warnings
+    results = [one for each, _ in found for one in each]
+    offline = dict.fromkeys(one.folder.name for one in results if one.counter == "updates")
+    if offline and any(one.counter == "env_steps" for one in results):
+        warnings.append(
+            f"{', '.join(offline)} counted no env steps, so the curve is over updates, beside others over env steps: "
+            "only those over seconds compare"
+        )
+    return results, metric or RETURN, warnings
 
 
 def _found(
@@ -181,7 +190,7 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
         warnings.append(
             f"{folder.name}: members {', '.join(diverged)} diverged, their loss isn't finite; their evaluations count"
         )
-    results = []
+    results, counter = [], curves.counter_of([moment.row for moment in run.past])
     for member, (row, curve) in learners.items():
         name = _name(folder, member)
         if not len(curve.values):
@@ -204,6 +213,7 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
                 settings,
                 curve,
                 score,
+                counter,
             )
         )
     return results, warnings
