@@ -25,7 +25,7 @@ from boonta.programs.experiments.curves import X, label_of
 from boonta.programs.experiments.folders import COMPARISON, all_recorded, folder_of_all, folders_of
 from boonta.programs.experiments.groups import Suite
 from boonta.programs.experiments.page import Content
-from boonta.programs.experiments.results import Result, results_of_all
+from boonta.programs.experiments.results import RETURN, TRAINING, Result, results_of_all
 from boonta.programs.experiments.summary import Band
 from boonta.programs.reports import tables
 from boonta.programs.wiring.command_line.faults import command, writing
@@ -73,7 +73,7 @@ def compare(
         _print(made)
         print(f"nothing has changed since it was written: {target / HTML}")
         return
-    runs, left_out = all_recorded(folders)
+    runs, left_out = all_recorded(folders, (metric,) if metric else (RETURN, TRAINING))
     results, metric, warnings = results_of_all(runs, metric, which)
     suite = groups.suite_of(results)
     scale = summary.references(suite, reference)
