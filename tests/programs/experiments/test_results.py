@@ -235,3 +235,12 @@ def test_pictures_of_returns_keep_no_other_metrics(tmp_path, monkeypatch, tool):
     lines = [{**row, "loss": 1.0} for row in rows((0.0, 1.0))]
     tool((write_run(tmp_path / "run", metrics=lines),))
     assert [set(moment.row) for moment in kept[0].past] == [set(lines[0]) - {"loss"}] * 2
+
+
+def test_runs_without_env_steps_are_compared_over_updates(tmp_path):
+    counted = [{name: value for name, value in row.items() if name != "env_steps"} for row in rows((0.0, 0.5, 1.0))]
+    compare((write_run(tmp_path / "unplugged", metrics=counted),))
+    content = (tmp_path / "unplugged" / "comparison" / "page.md").read_text()
+    assert "## Curves over updates" in content and "curve ends at updates" in content
+    points = (tmp_path / "unplugged" / "comparison" / "curves.csv").read_text().splitlines()
+    assert points[0].split(",")[5] == "updates" and points[-1].split(",")[5] == "3.0"

@@ -296,12 +296,3 @@ def test_two_real_runs_are_compared_from_the_command_line(tmp_path):
     assert all(-1 <= run["value"] <= 1 and run["env_steps"] == 4 * (1 + 60 * 4) for run in runs)
     text = (tmp_path / "comparison" / "page.md").read_text()
     assert "./run python programs/impala.py catch --launch anakin" in text and "numpy" in text
-
-
-def test_runs_without_env_steps_are_compared_over_updates(tmp_path):
-    counted = [{name: value for name, value in row.items() if name != "env_steps"} for row in rows((0.0, 0.5, 1.0))]
-    compare((write_run(tmp_path / "unplugged", metrics=counted),))
-    content = (tmp_path / "unplugged" / "comparison" / "page.md").read_text()
-    assert "## Curves over updates" in content and "curve ends at updates" in content
-    points = (tmp_path / "unplugged" / "comparison" / "curves.csv").read_text().splitlines()
-    assert points[0].split(",")[5] == "updates" and points[-1].split(",")[5] == "3.0"
