@@ -29,7 +29,11 @@ class OneSlot(dm_env.Environment):
     def __init__(self, env: base.Env, seed: int = 0):
         self.batch = env(1, seed)
         self._spec = self.batch.spec
-        self._ignored = np.zeros((1, *self._spec.actions.shape), self._spec.actions.dtype)  # The action after LAST.
+        actions = self._spec.actions
+        zeros = np.zeros((1, *actions.shape), actions.dtype)
+        bounded = isinstance(actions, specs.BoundedArray)
+        # The action after LAST is ignored, but it must be a valid one.
+        self._ignored = np.clip(zeros, actions.minimum, actions.maximum) if bounded else zeros
         self._last = False
 
     def reset(self) -> dm_env.TimeStep:

@@ -20,6 +20,15 @@ def has_counted(row: Mapping[str, float | None]) -> bool:
     return any(row.get(name) for name in ("env_steps", "updates"))
 
 
+def step_of(row: Mapping[str, float | None]) -> tuple[str, int]:
+    """The counter that orders a run's rows, by name, and its value: env steps, or updates where none are counted.
+
+    A program that learns from an archive alone counts no env steps.
+    """
+    name = "updates" if row.get("updates") and not row.get("env_steps") else "env_steps"
+    return name, int(row.get(name) or 0)
+
+
 class Appended:
     """A file that grows by whole pieces; what a full disk has no room for waits in memory, and loses nothing.
 

@@ -56,4 +56,5 @@ class Playback(Actor):
         written_by(cls.role, tables)
 
     def count_step(self, env: BatchedEnv, sequences: int) -> None:
+        env.episodes()  # Nobody counts what was counted when it was recorded, but untaken episodes would pile up.
         self.count(reanalyzed_steps=env.num_envs, reanalyzed_sequences=sequences)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 from boonta.agents.metrics import HISTOGRAM
 from boonta.envs.base import suggest
 from boonta.envs.names import named
+from boonta.nodes.metrics import step_of
 
 TENSORBOARD = "tensorboard"  # The monitor writes it itself; each other tracker has a process that sends to it.
 OWN = "package.module:name for one of your own"
@@ -48,8 +49,9 @@ class TrackedRun:
 class Sink(Protocol):
     """Takes the rows of a run. Any method may raise: a new sink with the same id then gets the row again.
 
-    One that has a method `video(path, env_steps)`, too, gets the run's videos, GIFs, with the env steps of the params
-    that play. `FromLogger` makes one of a class with only `write` and `close`, such as an `acme.utils.loggers.Logger`.
+    One that has a method `video(path, step)`, too, gets the run's videos, GIFs, with the env steps of the params that
+    play, or their updates, see `nodes.metrics.step_of`. `FromLogger` makes one of a class with only `write` and
+    `close`, such as an `acme.utils.loggers.Logger`.
     """
 
     def begin(self, run: TrackedRun) -> None:
@@ -109,13 +111,13 @@ def split(row: Mapping[str, float]) -> tuple[dict[str, float], dict[str, dict[fl
     return scalars, histograms
 
 
-def video_at(folder: pathlib.Path, env_steps: int) -> pathlib.Path:
-    """The file of the video of a run's params after these env steps."""
-    return folder / VIDEOS / f"{env_steps:012d}.gif"
+def video_at(folder: pathlib.Path, step: int) -> pathlib.Path:
+    """The file of the video of a run's params after these env steps or updates, see `nodes.metrics.step_of`."""
+    return folder / VIDEOS / f"{step:012d}.gif"
 
 
 def videos_of(folder: pathlib.Path) -> dict[int, pathlib.Path]:
-    """The videos of a run, by env steps, in order."""
+    """The videos of a run, by the numbers of `video_at`, in order."""
     found = (path for path in sorted((folder / VIDEOS).glob("*.gif")) if path.stem.isdigit())
     return {int(path.stem): path for path in found}
 
@@ -130,16 +132,18 @@ class Numbered:
     def go_on(self, tracker: Any, rows: int) -> None:
         """Goes on with a tracker's run, which has a method `log`, after this many rows."""
         self._run, self._number = tracker, rows
+        self._axis = "env_steps"  # The counter that charts are over.
 
     def write(self, row: Mapping[str, float]) -> None:
+        self._axis, _ = step_of(row)
         scalars, histograms = split(row)
         shown = {name: self.histogram(bins) for name, bins in histograms.items()}
         known = {name: value for name, value in shown.items() if value is not None}
         self._run.log({**scalars, **known}, step=self._number)
         self._number += 1
 
-    def video(self, path: pathlib.Path, env_steps: int) -> None:
-        self._run.log({VIDEOS: self.film(path), "env_steps": env_steps}, step=self._number)
+    def video(self, path: pathlib.Path, step: int) -> None:
+        self._run.log({VIDEOS: self.film(path), self._axis: step}, step=self._number)
 
     def histogram(self, bins: Mapping[float, float]) -> Any:
         """The tracker's own form of a histogram; None if it has none."""

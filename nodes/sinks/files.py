@@ -60,7 +60,7 @@ class JsonLines:
 
 
 class TensorBoard:
-    """Appends scalars and histograms, by env steps, to a file of events in `tensorboard/`; also videos.
+    """Appends scalars and histograms, by env steps or else updates, to a file of events in `tensorboard/`; also videos.
 
     Values that aren't finite are left out.
     """
@@ -86,14 +86,14 @@ class TensorBoard:
         scalars, histograms = split({name: value for name, value in row.items() if math.isfinite(value)})
         summaries = [self._scalar(*each) for each in scalars.items()]
         summaries += [self._bars(*each) for each in histograms.items()]
-        self._append(summaries, int(row.get("env_steps", 0)))
+        self._append(summaries, metrics.step_of(row)[1])
 
-    def video(self, path: pathlib.Path, env_steps: int) -> None:
+    def video(self, path: pathlib.Path, step: int) -> None:
         """Appends a GIF, which TensorBoard shows as it shows pictures: moving."""
         content = path.read_bytes()
         width, height = struct.unpack("<HH", content[6:10])  # See the GIF format's "logical screen descriptor".
         image = self._summary.Image(width=width, height=height, colorspace=3, encoded_image_string=content)
-        self._append([self._summary(value=[self._summary.Value(tag=VIDEOS, image=image)])], env_steps)
+        self._append([self._summary(value=[self._summary.Value(tag=VIDEOS, image=image)])], step)
 
     def close(self) -> None:
         self._file.close()
@@ -102,9 +102,9 @@ class TensorBoard:
         """A histogram as TensorBoard has it: its least and largest number, their number, sums, ends and shares."""
         return self._histogram(name, 0.0, max(bins), 1.0, 0.0, 0.0, list(bins), list(bins.values()))
 
-    def _append(self, summaries: Sequence[Any], env_steps: int) -> None:
+    def _append(self, summaries: Sequence[Any], step: int) -> None:
         now = time.time()
-        events = [self._event(wall_time=now, step=env_steps, summary=each) for each in summaries]
+        events = [self._event(wall_time=now, step=step, summary=each) for each in summaries]
         self._file.append(b"".join(map(self._record, events)))
 
     def _record(self, event: Any) -> bytes:

@@ -114,13 +114,13 @@ class Follower:
 
     def _send_videos(self) -> bool:
         """Sends the videos that the tracker has not taken, if it takes any; see `_send`."""
-        for env_steps, path in videos_of(self.folder).items():
+        for step, path in videos_of(self.folder).items():
             if path.name in self._sent.videos:
                 continue
 
-            def show(sink: Sink, path: pathlib.Path = path, env_steps: int = env_steps) -> None:
+            def show(sink: Sink, path: pathlib.Path = path, step: int = step) -> None:
                 if hasattr(sink, "video"):
-                    sink.video(path, env_steps)
+                    sink.video(path, step)
 
             if not self._send(show, path.name):
                 return False

@@ -20,6 +20,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 from mlflow.exceptions import MlflowException
 
+from boonta.nodes.metrics import step_of
 from boonta.nodes.sinks.base import VIDEOS, TrackedRun, split
 from boonta.nodes.snapshots.schema import flattened
 
@@ -45,12 +46,12 @@ class MLflow:
             self._client.log_batch(self._run_id, params=missing[i : i + MOST_PARAMS])
 
     def write(self, row: Mapping[str, float]) -> None:
-        now, step = int(time.time() * 1000), int(row.get("env_steps", 0))
+        now, step = int(time.time() * 1000), step_of(row)[1]
         metrics = [Metric(_key(name), value, now, step) for name, value in split(row)[0].items()]
         for i in range(0, len(metrics), MOST_METRICS):
             self._client.log_batch(self._run_id, metrics=metrics[i : i + MOST_METRICS])
 
-    def video(self, path: pathlib.Path, env_steps: int) -> None:
+    def video(self, path: pathlib.Path, step: int) -> None:
         self._client.log_artifact(self._run_id, str(path), VIDEOS)
 
     def close(self) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 
 import wandb
 
+from boonta.nodes.metrics import step_of
 from boonta.nodes.sinks.base import Numbered, TrackedRun
 
 REACH_S = 30.0  # Deadline of the server's first answer, after which the row is sent again.
 
 
 class WandB(Numbered):
-    """A run on Weights & Biases, with charts over env steps and its files in `wandb/` in the run's folder."""
+    """A run on Weights & Biases, with charts over env steps or else updates; its files lie in `wandb/` there."""
 
     def begin(self, run: TrackedRun) -> None:
         tracker = wandb.init(
@@ -31,6 +32,11 @@ class WandB(Numbered):
         )
         tracker.define_metric("*", step_metric="env_steps")
         self.go_on(tracker, run.rows)
+
+    def write(self, row: Mapping[str, float]) -> None:
+        if (axis := step_of(row)[0]) != self._axis:
+            self._run.define_metric("*", step_metric=axis)
+        super().write(row)
 
     def histogram(self, bins: Mapping[float, float]) -> Any:
         return wandb.Histogram(np_histogram=(list(bins.values()), [0.0, *bins]))

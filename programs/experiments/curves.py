@@ -5,15 +5,16 @@ Glossary of shapes: N points of a curve, G points of a grid.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from boonta.nodes.metrics import has_counted
+from boonta.nodes.metrics import has_counted, step_of
 
 Row = dict[str, float | None]
 X = Literal["env_steps", "seconds"]
+COUNTERS = {"env_steps": "env steps", "updates": "updates"}  # The names of the axes that "env_steps" stands for.
 VERSION = "eval_version"  # The number of updates of the params that were evaluated.
 EVALUATED = "eval_"  # The first letters of metrics that evaluations measure.
 
@@ -22,7 +23,7 @@ class Moment(NamedTuple):
     """A row of metrics, and the counters at that time.
 
     Attributes:
-      env_steps: env steps so far.
+      env_steps: env steps so far; in a run that counts none, as offline, its updates.
       seconds: wall time of the run so far.
       updates: updates so far.
       row: all of its metrics.
@@ -38,7 +39,7 @@ class Curve(NamedTuple):
     """The values of a metric, in the order in which they came; neither axis ever goes back.
 
     Attributes:
-      env_steps: env steps of all actors together, [N].
+      env_steps: env steps of all actors together, or updates, see `Moment`, [N].
       seconds: wall time of the run, [N].
       values: the metric, [N].
     """
@@ -59,8 +60,9 @@ def moments(rows: Sequence[Row]) -> list[Moment]:
     run's moments: a run of 0.2.0 that went on wrote such rows before it had its counters back.
     """
     kept: list[Moment] = []
+    counter = counter_of(rows)
     for row in rows:
-        env_steps, seconds, updates = (row.get(name) or 0.0 for name in ("env_steps", "seconds", "updates"))
+        env_steps, seconds, updates = (row.get(name) or 0.0 for name in (counter, "seconds", "updates"))
         now = Moment(env_steps, seconds, updates, row)
         if kept and has_counted(kept[-1].row) and not has_counted(row):
             continue
@@ -68,6 +70,16 @@ def moments(rows: Sequence[Row]) -> list[Moment]:
             kept.pop()
         kept.append(now)
     return kept
+
+
+def counter_of(rows: Sequence[Row]) -> str:
+    """The counter, one of `COUNTERS`, that orders a run's rows, by the last one that has counted anything."""
+    return next((step_of(row)[0] for row in reversed(rows) if has_counted(row)), "env_steps")
+
+
+def label_of(x: X, counters: Iterable[str]) -> str:
+    """The name of an axis of runs with these counters."""
+    return "wall time in seconds" if x == "seconds" else " or ".join(COUNTERS[each] for each in sorted({*counters}))
 
 
 def curve_of(past: Sequence[Moment], metric: str) -> Curve:

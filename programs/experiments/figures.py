@@ -11,14 +11,14 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from boonta.programs.experiments.curves import X
+from boonta.programs.experiments.curves import label_of
 from boonta.programs.experiments.summary import Band
 from boonta.programs.wiring.run import BadInput
 
 matplotlib.use("agg")
 from matplotlib import pyplot, ticker  # noqa: E402  # The backend must be chosen first.
 
-LABELS: dict[X, str] = {"env_steps": "env steps", "seconds": "wall time in seconds"}
+COUNTED = [label_of("env_steps", each) for each in (["env_steps"], ["updates"], ["env_steps", "updates"])]
 FORMATS = ("png", "svg")
 NOWHERE = "There is no point at which all runs have a value, for:"
 COLUMNS = 3  # Number of pictures side by side.
@@ -58,7 +58,7 @@ def draw(
         for place, (title, bands) in zip(axes.flat, panels.items()):
             _fill(place, bands, names)
             place.set(title=title, xlabel=xlabel, ylabel=ylabel)
-            if xlabel == LABELS["env_steps"]:
+            if xlabel in COUNTED:
                 place.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
             place.grid(alpha=0.3)
         for place in axes.flat[len(panels) :]:

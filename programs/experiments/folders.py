@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
@@ -47,11 +47,14 @@ def folder_of_all(paths: Sequence[pathlib.Path]) -> pathlib.Path:
     return pathlib.Path(os.path.commonpath([path.absolute() for path in paths]))
 
 
-def all_recorded(folders: Mapping[pathlib.Path, bool]) -> tuple[list[Recorded], list[str]]:
+def all_recorded(
+    folders: Mapping[pathlib.Path, bool], wanted: Collection[str] | None = None
+) -> tuple[list[Recorded], list[str]]:
     """Reads the files of runs.
 
     Args:
       folders: from `folders_of`.
+      wanted: see `recorded`.
 
     Returns:
       The runs, and a warning for each run of a sweep that is left out, since it has no metrics yet.
@@ -62,7 +65,7 @@ def all_recorded(folders: Mapping[pathlib.Path, bool]) -> tuple[list[Recorded], 
     runs, warnings = [], []
     for folder, asked in folders.items():
         if asked or (folder / metrics.FILE).exists():
-            runs.append(recorded(folder, asked))
+            runs.append(recorded(folder, asked, wanted))
         else:
             warnings.append(f"{folder.name} has no {metrics.FILE} yet, and is left out")
     if not runs:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from boonta.programs.experiments.curves import label_of
 from boonta.programs.experiments.results import Result
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.provenance import Provenance
@@ -168,8 +169,9 @@ def _ends(suite: Suite) -> list[str]:
         results = sorted((r for group in groups for r in group.results), key=lambda r: r.curve.env_steps[-1])
         short, long = (each.curve.env_steps[-1] for each in (results[0], results[-1]))
         if long > TOLERANCE * short:
+            unit = label_of("env_steps", (each.counter for each in results))
             found.append(
-                f"final scores in {environment} are not at equal env steps: the curve of {results[0].name} ends at "
+                f"final scores in {environment} are not at equal {unit}: the curve of {results[0].name} ends at "
                 f"{short:,.0f}, that of {results[-1].name} at {long:,.0f}"
             )
     return found

@@ -17,12 +17,11 @@ import numpy as np
 from boonta.programs.experiments import curves, origins, summary
 from boonta.programs.experiments.curves import X
 from boonta.programs.experiments.groups import Group, Suite, results_in
+from boonta.programs.experiments.results import Result
 from boonta.programs.experiments.statistics import LEVEL, RESAMPLES, Estimate, estimate, interquartile_mean
 from boonta.programs.experiments.summary import Improvement, Reference
 
 LARGEST = 4_000_000  # Bytes of a picture or film that is put into the page.
-# Heads of columns; a run itself may have gone on after its last evaluation.
-ENDS = ["curve ends at env steps", "curve ends at seconds"]
 INTERVAL = f"{LEVEL:.0%} interval"
 STYLE = """
 body { font: 16px/1.5 sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; }
@@ -146,6 +145,15 @@ def interval(found: Estimate) -> str:
     return f"{number(float(found.low))} to {number(float(found.high))}" if np.isfinite(found.low) else "–"
 
 
+def _ends(results: Iterable[Result]) -> list[str]:
+    """Heads of columns; a run itself may have gone on after its last evaluation."""
+    return [f"curve ends at {_unit(results)}", "curve ends at seconds"]
+
+
+def _unit(results: Iterable[Result]) -> str:
+    return curves.label_of("env_steps", (result.counter for result in results))
+
+
 def _finals(groups: Sequence[Group]) -> str:
     rows = []
     for group in sorted(groups, key=lambda group: -interquartile_mean(summary.scores(group))):
@@ -154,7 +162,7 @@ def _finals(groups: Sequence[Group]) -> str:
         first, *others = (number(float(figure)) for figure in figures)
         ends = [_median(group, x) for x in ("env_steps", "seconds")]
         rows.append([group.name, str(len(scores)), first, interval(final), *others, *ends])
-    medians = [f"{end} (median)" for end in ENDS]
+    medians = [f"{end} (median)" for end in _ends(one for group in groups for one in group.results)]
     return table(["group", "runs", "interquartile mean", INTERVAL, "mean", "worst", "best", *medians], rows)
 
 
@@ -189,7 +197,8 @@ def _bars(suite: Suite, bar: float) -> str:
             shown = ["never" if figure == np.inf else number(figure) for figure in figures]
             reached = f"{int(np.isfinite(steps).sum())} of {len(steps)}"
             rows.append([f"{env}: {group.name}", reached, *shown])
-    head = ["group", "reached by", "env steps, median", "env steps, worst", "seconds, median", "seconds, worst"]
+    unit = _unit(results_in(suite))
+    head = ["group", "reached by", f"{unit}, median", f"{unit}, worst", "seconds, median", "seconds, worst"]
     return table(head, rows)
 
 
@@ -208,7 +217,7 @@ def _runs(suite: Suite) -> str:
                 episodes = "–" if score.episodes is None else str(score.episodes)
                 figures = [str(result.seed), number(score.value), episodes, *map(number, ends)]
                 rows.append([result.name, env, group.name, score.source, *figures])
-    head = ["run", "environment", "group", "score from", "seed", "final score", "episodes", *ENDS]
+    head = ["run", "environment", "group", "score from", "seed", "final score", "episodes", *_ends(results_in(suite))]
     return table(head, rows, texts=4)
 
 

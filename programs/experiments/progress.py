@@ -13,15 +13,13 @@ from typing import Any
 
 from rich import live, markup, table
 
-from boonta.nodes import metrics
-from boonta.nodes.snapshots import schema
 from boonta.programs.experiments.outcome import OUTPUT
 from boonta.programs.experiments.scheduler import DONE, FAILED, LEFT, PRUNED, RUNNING, State
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.config_file import read_config
-from boonta.programs.wiring.run_folder.journal import outliving_terminal, tail
+from boonta.programs.wiring.run_folder.journal import outliving_terminal
+from boonta.programs.wiring.run_folder.state import last_row
 
-TAIL = 1 << 17  # Bytes of a file of metrics that are read for its last row.
 TABLE_EVERY_S = 2.0
 LINE_EVERY_S = 60.0
 SHOWN = 20  # Limit of the jobs in the live table that have failed or come next.
@@ -134,15 +132,6 @@ def stage(state: State) -> str:
 def stands_for(state: State) -> str:
     """How many runs a population stands for."""
     return f" (a population of {len(state.job.runs)} runs)" if state.job.members else ""
-
-
-def last_row(folder: pathlib.Path) -> Mapping[str, float | None]:
-    """The last whole row of a run's metrics; empty if there is none."""
-    with contextlib.suppress(OSError):
-        for line in reversed(tail(folder / metrics.FILE, TAIL).splitlines()):
-            with contextlib.suppress(ValueError):
-                return schema.load(schema.ROW, line)
-    return {}
 
 
 def _age(state: State) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
+import functools
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from boonta.nodes import metrics
@@ -21,6 +23,7 @@ from boonta.programs.wiring.run_folder.provenance import Provenance
 from boonta.programs.wiring.run_folder.state import sentence_of
 
 RETURN, TRAINING = "eval_return", "return"
+COUNTED = (*curves.COUNTERS, "seconds", curves.VERSION)  # What every curve needs of a row.
 
 
 class NoCurve(BadInput):
@@ -35,6 +38,7 @@ class Recorded(NamedTuple):
       config: the content of its config.json.
       starts: the provenance of each start that has recorded it, the oldest first.
       past: its moments.
+      names: the metrics of which its rows have values.
       members: the rows of all members; None where it is no population.
       warnings: about its end, and lines that were cut.
       asked: whether it was given by its own folder, and not as one of a sweep's.
@@ -44,6 +48,7 @@ class Recorded(NamedTuple):
     config: Config
     starts: tuple[Provenance, ...]
     past: list[Moment]
+    names: list[str]
     members: list[Row] | None
     warnings: tuple[str, ...]
     asked: bool
@@ -63,6 +68,7 @@ class Result:
       settings: everything that was chosen for it but seed and game, by dotted name.
       curve: the curve of the metric that is compared.
       score: its final score.
+      counter: what the curve's `env_steps` count, one of `curves.COUNTERS`.
     """
 
     folder: pathlib.Path
@@ -74,6 +80,7 @@ class Result:
     settings: dict[str, Any]
     curve: Curve
     score: scores.Score
+    counter: str
 
     @property
     def name(self) -> str:
@@ -85,22 +92,34 @@ def _name(folder: pathlib.Path, member: int | None) -> str:
     return folder.name if member is None else f"{folder.name}, member {member}"
 
 
-def recorded(folder: pathlib.Path, asked: bool = True) -> Recorded:
+def recorded(folder: pathlib.Path, asked: bool = True, wanted: Collection[str] | None = None) -> Recorded:
     """Reads the files of a run.
 
     Args:
       folder: the run's folder.
       asked: see `Recorded`.
+      wanted: metrics that its moments need, or patterns of `fnmatch`; None keeps all, of a week's run a gigabyte.
 
     Raises:
       BadInput: it has no metrics, or its config.json is damaged.
     """
     config = read_config(folder)
     warnings = _ending(folder, config)
-    past = curves.moments(_rows(folder, metrics.FILE, warnings))
+    names: dict[str, None] = {}
+
+    @functools.cache
+    def is_kept(name: str) -> bool:
+        patterns = ("*",) if wanted is None else (*COUNTED, *wanted)
+        return any(name == pattern or fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+    def kept(row: Row) -> Row:
+        names.update((name, None) for name, value in row.items() if value is not None)
+        return {name: value for name, value in row.items() if is_kept(name)}
+
+    past = curves.moments(_rows(folder, metrics.FILE, warnings, kept))
     members = _rows(folder, metrics.MEMBERS, warnings) if (folder / metrics.MEMBERS).exists() else None
     starts, of_starts = starts_of(folder, config)
-    return Recorded(folder, config, starts, past, members, (*warnings, *of_starts), asked)
+    return Recorded(folder, config, starts, past, list(names), members, (*warnings, *of_starts), asked)
 
 
 def results_of_all(runs: Sequence[Recorded], metric: str | None, which: Which) -> tuple[list[Result], str, list[str]]:
@@ -126,7 +145,14 @@ def results_of_all(runs: Sequence[Recorded], metric: str | None, which: Which) -
         found, late = _found(runs, metric, which)
         found[0][1].insert(0, f"returns are those of training, in which agents explore, since {error}")
     warnings = [*late, *(one for _, each in found for one in each)]
-    return [one for each, _ in found for one in each], metric or RETURN, warnings
+    results = [one for each, _ in found for one in each]
+    offline = dict.fromkeys(one.folder.name for one in results if one.counter == "updates")
+    if offline and any(one.counter == "env_steps" for one in results):
+        warnings.append(
+            f"{', '.join(offline)} counted no env steps, so the curve is over updates, beside others over env steps: "
+            "only those over seconds compare"
+        )
+    return results, metric or RETURN, warnings
 
 
 def _found(
@@ -149,8 +175,8 @@ def _found(
 
 def metrics_of(run: Recorded) -> list[str]:
     """The metrics of which a run or the members of its population have values, in the order in which they came."""
-    rows = [*(run.members or []), *(moment.row for moment in run.past)]
-    return list(dict.fromkeys(name for row in rows for name, value in row.items() if value is not None))
+    of_members = (name for row in run.members or [] for name, value in row.items() if value is not None)
+    return list(dict.fromkeys([*of_members, *run.names]))
 
 
 def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], list[str]]:
@@ -181,7 +207,7 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
         warnings.append(
             f"{folder.name}: members {', '.join(diverged)} diverged, their loss isn't finite; their evaluations count"
         )
-    results = []
+    results, counter = [], curves.counter_of([moment.row for moment in run.past])
     for member, (row, curve) in learners.items():
         name = _name(folder, member)
         if not len(curve.values):
@@ -204,6 +230,7 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
                 settings,
                 curve,
                 score,
+                counter,
             )
         )
     return results, warnings
@@ -223,10 +250,17 @@ def _members(run: Recorded, metric: str) -> dict[int | None, tuple[Row, Curve]]:
     return {member: row_and_curve for member, row_and_curve in curves.member_curves(rows, run.past, metric).items()}
 
 
-def _rows(folder: pathlib.Path, file: str, warnings: list[str]) -> list[Row]:
-    """The rows of a file; `warnings` gets one more if lines are lost."""
+def _rows(
+    folder: pathlib.Path, file: str, warnings: list[str], kept: Callable[[Row], Row] = lambda row: row
+) -> list[Row]:
+    """What is kept of the rows of a file; `warnings` gets one more if lines are lost."""
+    rows, malformed = [], []
     try:
-        rows, malformed = schema.load_lines(schema.ROW, folder / file)
+        for number, row in schema.each_line(schema.ROW, folder / file):
+            if row is None:
+                malformed.append(number)
+            else:
+                rows.append(kept(row))
     except OSError as error:
         raise BadInput(f"{folder} has no {file}: {error.strerror}") from error
     warnings += _lost(folder, file, malformed)

@@ -17,12 +17,11 @@ from boonta.envs.base import suggest
 from boonta.programs.experiments import curves, plan, spec
 from boonta.programs.experiments.check import Member
 from boonta.programs.experiments.plan import Job
-from boonta.programs.experiments.progress import last_row
 from boonta.programs.experiments.scheduler import DONE, FAILED, PRUNED, State
 from boonta.programs.experiments.spec import Range, Sample, Spec
 from boonta.programs.experiments.values import Value
 from boonta.programs.wiring.run import BadInput
-from boonta.programs.wiring.run_folder.state import GrowingRows
+from boonta.programs.wiring.run_folder.state import GrowingRows, last_row
 
 try:
     import optuna

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.store import MEMBERS, SnapshotFolder, numbers
-from boonta.programs.experiments.curves import Curve, Moment
+from boonta.programs.experiments.curves import Curve, Moment, counter_of, label_of
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.wiring.run import Which, checkpoints_of
 
@@ -56,7 +56,7 @@ def of_evaluations(
         return Score(after.mean, after.source, len(after.returns)), ""
     episodes = settings.get("evaluation.episodes")  # A flag is a text.
     score = Score(float(curve.values[-1]), "last evaluation of the run", None if episodes is None else int(episodes))
-    return score, why_not or _early(curve, past[-1].env_steps / learners if past else 0.0)
+    return score, why_not or _early(curve, past, learners)
 
 
 def checkpoint_now(folder: pathlib.Path, which: Which, evaluated: Collection[int]) -> int | None:
@@ -96,9 +96,11 @@ def _unfit(evaluated: Evaluated, checkpoint: int | None, past: Sequence[Moment])
     return "" if math.isfinite(evaluated.mean) else f"{made} with returns that aren't finite: {counts}"
 
 
-def _early(curve: Curve, made: float) -> str:
+def _early(curve: Curve, past: Sequence[Moment], learners: int) -> str:
     """Why the last evaluation in a run isn't of the params at its end; empty if it nearly is."""
+    made = past[-1].env_steps / learners if past else 0.0
     evaluated = float(curve.env_steps[-1])
     if made - evaluated <= STALE * made:
         return ""
-    return f"was last evaluated after {evaluated:,.0f} of {made:,.0f} env steps: `boonta evaluate` measures its end"
+    unit = label_of("env_steps", [counter_of([moment.row for moment in past])])
+    return f"was last evaluated after {evaluated:,.0f} of {made:,.0f} {unit}: `boonta evaluate` measures its end"

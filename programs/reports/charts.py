@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from boonta.programs.experiments import curves
-from boonta.programs.experiments.curves import Curve, Moment, X
-from boonta.programs.experiments.figures import LABELS
+from boonta.programs.experiments.curves import Curve, Moment, X, counter_of, label_of
 from boonta.programs.experiments.results import RETURN, TRAINING
 from boonta.programs.experiments.statistics import Estimate
 from boonta.programs.experiments.summary import Band
@@ -40,7 +39,7 @@ class Chart(NamedTuple):
 
 def charts(past: Sequence[Moment]) -> dict[str, Chart]:
     """All charts for which the moments of a run have values, by file name."""
-    found = {f"returns_{x}": _returns(past, x) for x in LABELS}
+    found = {f"returns_{x}": _returns(past, x) for x in get_args(X)}
     rates = {name: {name: _band(past, name)} for name in ("env_steps_per_s", "updates_per_s")}
     found["throughput"] = _over_time("Throughput", rates, "per second")
     for group, shares in _shares(past).items():
@@ -55,14 +54,15 @@ def charts(past: Sequence[Moment]) -> dict[str, Chart]:
 
 def _over_time(caption: str, panels: Mapping[str, Mapping[str, Band]], ylabel: str = "") -> Chart:
     full = {title: {name: band for name, band in each.items() if len(band.x)} for title, each in panels.items()}
-    return Chart(caption, {title: each for title, each in full.items() if each}, LABELS["seconds"], ylabel)
+    return Chart(caption, {title: each for title, each in full.items() if each}, label_of("seconds", ()), ylabel)
 
 
 def _returns(past: Sequence[Moment], x: X) -> Chart:
     labels = {"evaluation": RETURN, "training": TRAINING, "Elo": "arena/elo"}
     bands = {label: _of(curves.curve_of(past, metric), x) for label, metric in labels.items()}
     bands = {label: band for label, band in bands.items() if len(band.x)}
-    return Chart(f"Returns over {LABELS[x]}", {"returns": bands} if bands else {}, LABELS[x], "return")
+    label = label_of(x, [counter_of([moment.row for moment in past])])
+    return Chart(f"Returns over {label}", {"returns": bands} if bands else {}, label, "return")
 
 
 def _shares(past: Sequence[Moment]) -> dict[str, dict[str, Band]]:

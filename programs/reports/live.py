@@ -21,14 +21,13 @@ from typing import Any
 from boonta.nodes.snapshots import schema
 from boonta.programs.experiments import figures
 from boonta.programs.experiments.curves import Moment, moments
-from boonta.programs.experiments.progress import last_row
 from boonta.programs.reports import charts, page, picture
 from boonta.programs.reports.meanings import found
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal, temporary
 from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.programs.wiring.run_folder.recorded import Picture
-from boonta.programs.wiring.run_folder.state import SENTENCES, GrowingRows, state_of
+from boonta.programs.wiring.run_folder.state import SENTENCES, GrowingRows, last_row, state_of
 from boonta.programs.wiring.supervision import stacks
 
 HTML = pathlib.Path(__file__).with_name("live.html")

@@ -11,6 +11,7 @@ import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from boonta.nodes import metrics
 from boonta.nodes.sinks import follow
 from boonta.nodes.sinks.base import KNOWN
 from boonta.nodes.snapshots import schema
@@ -27,7 +28,7 @@ from boonta.programs.reports.meanings import found, healthy
 from boonta.programs.reports.snapshots import snapshots_of
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import Config
-from boonta.programs.wiring.run_folder.state import SENTENCES, rows_of, state_of
+from boonta.programs.wiring.run_folder.state import SENTENCES, state_of
 
 PROGRAM = "program.svg"
 MEDIA = (".gif", ".mp4", ".png", ".svg")
@@ -40,7 +41,9 @@ def whole(config: Config, folder: pathlib.Path) -> str:
     """The page of a run as HTML; it has all pictures inside but the largest ones, which become links to their files."""
     with tempfile.TemporaryDirectory(prefix="boonta-report-") as name:
         target = pathlib.Path(name)
-        rows = rows_of(folder)
+        rows: list[Row] = []
+        with contextlib.suppress(OSError):  # There is no row yet.
+            rows = metrics.read(folder)
         text = markdown(config, folder, rows, draw(config, folder, rows, target))
         return html(text, [target, folder], folder.resolve().name)
 

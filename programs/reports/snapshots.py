@@ -10,8 +10,8 @@ from boonta.nodes.snapshots import manifest, store
 from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.parts import divisions
 from boonta.nodes.snapshots.store import CHECKPOINTS, KEEP, LEARNERS, TABLES, Retention, SnapshotFolder, numbers
-from boonta.programs.experiments.progress import last_row
 from boonta.programs.wiring.run_folder.config_file import read_config
+from boonta.programs.wiring.run_folder.state import last_row
 
 BEST = f"{CHECKPOINTS}/{store.BEST}"
 

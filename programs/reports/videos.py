@@ -19,6 +19,7 @@ from typing import Any
 from boonta.agents.base import Agent
 from boonta.envs.base import Env
 from boonta.nodes.acting.local import jit_policy
+from boonta.nodes.metrics import step_of
 from boonta.nodes.sinks.base import TENSORBOARD, VIDEOS, TrackedRun, video_at
 from boonta.nodes.sinks.files import TensorBoard
 from boonta.nodes.watch.ending import end_now
@@ -71,8 +72,8 @@ class Recorder:
             self._made = self._make()
         agent, env, act = self._made
         params, counts = restored(agent, self._folder, "newest")
-        env_steps, seed = int(counts.get("env_steps", 0)), int(counts.get("updates", 0))
-        video = video_at(self._folder, env_steps)
+        (_, step), seed = step_of(counts), int(counts.get("updates", 0))
+        video = video_at(self._folder, step)
         if video.exists():  # From before the run was resumed.
             return
         video.parent.mkdir(exist_ok=True)
@@ -83,7 +84,7 @@ class Recorder:
                 film.episode(agent, batch, params, MOST_STEPS, seed, show, every, act)
         part.rename(video)  # Trackers only see whole files.
         if self._tensorboard is not None:
-            self._tensorboard.video(video, env_steps)
+            self._tensorboard.video(video, step)
 
     def _make(self) -> tuple[Agent, Env, Any]:
         program = program_of(self._folder)

@@ -21,11 +21,11 @@ from boonta.nodes import metrics
 from boonta.nodes.snapshots import files, schema
 from boonta.nodes.snapshots.store import BEST, CHECKPOINTS, LEARNERS, numbers
 from boonta.programs.experiments import evaluations, figures, groups, origins, page, statistics, summary
-from boonta.programs.experiments.curves import X
+from boonta.programs.experiments.curves import X, label_of
 from boonta.programs.experiments.folders import COMPARISON, all_recorded, folder_of_all, folders_of
 from boonta.programs.experiments.groups import Suite
 from boonta.programs.experiments.page import Content
-from boonta.programs.experiments.results import Result, results_of_all
+from boonta.programs.experiments.results import RETURN, TRAINING, Result, results_of_all
 from boonta.programs.experiments.summary import Band
 from boonta.programs.reports import tables
 from boonta.programs.wiring.command_line.faults import command, writing
@@ -73,7 +73,7 @@ def compare(
         _print(made)
         print(f"nothing has changed since it was written: {target / HTML}")
         return
-    runs, left_out = all_recorded(folders)
+    runs, left_out = all_recorded(folders, (metric,) if metric else (RETURN, TRAINING))
     results, metric, warnings = results_of_all(runs, metric, which)
     suite = groups.suite_of(results)
     scale = summary.references(suite, reference)
@@ -109,10 +109,11 @@ def compare(
 
 def captions(suite: Suite) -> dict[str, str]:
     """The captions of a comparison's pictures, by their names."""
-    found = {"curves_env_steps": "Curves over env steps", "curves_seconds": "Curves over wall time"}
+    label = label_of("env_steps", (one.counter for one in groups.results_in(suite)))
+    found = {"curves_env_steps": f"Curves over {label}", "curves_seconds": "Curves over wall time"}
     if len(suite) > 1:
         found |= {
-            "suite_env_steps": "All environments, over env steps",
+            "suite_env_steps": f"All environments, over {label}",
             "suite_seconds": "All environments, over wall time",
         }
     return {**found, "profiles": "Performance profiles"}
@@ -129,11 +130,12 @@ def _draw(target: pathlib.Path, content: Content) -> None:
 
     axes: tuple[X, ...] = ("env_steps", "seconds")
     for x in axes:
+        label = label_of(x, [one.counter for one in results])
         panels = {env: {group.name: summary.band(group, x) for group in each} for env, each in suite.items()}
-        draw(f"curves_{x}", panels, figures.LABELS[x], content.metric)
+        draw(f"curves_{x}", panels, label, content.metric)
         if len(suite) > 1:
             bands = summary.suite_bands(suite, content.reference, x)
-            draw(f"suite_{x}", {"all environments": bands}, figures.LABELS[x], "normalised score")
+            draw(f"suite_{x}", {"all environments": bands}, label, "normalised score")
     scores, label = summary.normalised(suite, content.reference), "normalised score"
     if len(suite) == 1:
         scores, label = (
@@ -147,7 +149,8 @@ def _points(content: Content) -> str:
     """All points of all curves as CSV, for whoever draws them with tools of their own."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["environment", "group", "run", "member", "seed", "env_steps", "seconds", content.metric])
+    counter = label_of("env_steps", (one.counter for one in groups.results_in(content.suite))).replace(" ", "_")
+    rows.writerow(["environment", "group", "run", "member", "seed", counter, "seconds", content.metric])
     for env, each in content.suite.items():
         for group in each:
             for result in group.results:
@@ -227,7 +230,7 @@ def _runs(results: Sequence[Result]) -> list[dict[str, Any]]:
             "member": result.member,
             "seed": result.seed,
             **result.score._asdict(),
-            "env_steps": float(result.curve.env_steps[-1]),
+            result.counter: float(result.curve.env_steps[-1]),
             "seconds": float(result.curve.seconds[-1]),
         }
         for result in results

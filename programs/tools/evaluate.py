@@ -127,9 +127,9 @@ def evaluate_run(folder: pathlib.Path, asked: Asked) -> Iterator[tuple[Evaluated
         yield from ((before[each.key], False) for each in expected)
         return
     if population is None:
-        played = [_play(program, folder, asked, policy)]
+        played = [_play(program, folder, number, asked, policy)]
     else:
-        played = _play_members(population, path, asked, deterministic)
+        played = _play_members(population, _members_of(folder, number), asked, deterministic)
     found = []
     for each, one in zip(expected, played):
         finite = {name: value for name, value in one.metrics.items() if math.isfinite(value)}  # As the file has them.
@@ -145,9 +145,9 @@ def _deterministic(program: Program) -> bool | None:
     return made[0].deterministic if made else None
 
 
-def _play(program: Program, folder: pathlib.Path, asked: Asked, policy: Any) -> EvalEpisodes:
-    """The episodes of one checkpoint."""
-    params, _ = restored(program.agent, folder, asked.which)
+def _play(program: Program, folder: pathlib.Path, number: int, asked: Asked, policy: Any) -> EvalEpisodes:
+    """The episodes of the checkpoint of this number; a run that goes on may have a newer one by now."""
+    params, _ = restored(program.agent, folder, number)
     env = _in_jax(program)
     if env is None:
         batch = program.env(asked.episodes, asked.seed)

@@ -14,9 +14,9 @@ import tyro
 
 from boonta.envs.base import suggest
 from boonta.programs.experiments import figures, groups, origins, summary
-from boonta.programs.experiments.curves import X
+from boonta.programs.experiments.curves import X, label_of
 from boonta.programs.experiments.folders import PICTURES, all_recorded, folder_of_all, folders_of
-from boonta.programs.experiments.results import Result, metrics_of, results_of_all
+from boonta.programs.experiments.results import RETURN, TRAINING, Result, metrics_of, results_of_all
 from boonta.programs.experiments.summary import Band
 from boonta.programs.wiring.command_line.faults import command, writing
 from boonta.programs.wiring.run import BadInput
@@ -46,7 +46,7 @@ def plot(
       BadInput: a folder holds no run; no run has a metric; the environments make no suite; or the picture can't be
         written.
     """
-    runs, left_out = all_recorded(folders_of(workdirs))
+    runs, left_out = all_recorded(folders_of(workdirs), metric or (RETURN, TRAINING))
     target = out or folder_of_all(workdirs) / f"{_name(metric, x)}.png"
     if target.suffix not in PICTURES:
         raise BadInput(f"--out {target} must end with {', '.join(PICTURES)}")
@@ -120,8 +120,9 @@ def _write(
     origin, footer = origins.complete(made_by, results), origins.footer(results)
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
+        label = label_of(x, [one.counter for one in results])
         with figures.only_showable():
-            figures.draw(panels, target.with_suffix(""), figures.LABELS[x], "", origin, footer, [target.suffix[1:]])
+            figures.draw(panels, target.with_suffix(""), label, "", origin, footer, [target.suffix[1:]])
 
 
 def main() -> None:

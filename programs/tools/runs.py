@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import pathlib
 
@@ -12,6 +13,7 @@ import tyro
 from rich.markup import escape
 from rich.table import Table
 
+from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import LEARNERS
 from boonta.programs.reports import tables
@@ -19,7 +21,7 @@ from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import Config, read_config
-from boonta.programs.wiring.run_folder.state import rows_of, state_of
+from boonta.programs.wiring.run_folder.state import state_of
 from boonta.programs.wiring.supervision.view import with_error
 
 COLUMNS = ("run", "started", "launch", "env steps", "updates", "time", "return", "state")
@@ -62,7 +64,11 @@ def _row(run: pathlib.Path, workdirs: pathlib.Path) -> list[str]:
 
 def _last(run: pathlib.Path) -> dict[str, float]:
     """The newest value of each metric."""
-    return {name: value for row in rows_of(run) for name, value in row.items() if value is not None}
+    last: dict[str, float] = {}
+    with contextlib.suppress(OSError):
+        for row in metrics.each(run):
+            last.update((name, value) for name, value in row.items() if value is not None)
+    return last
 
 
 def _started(config: Config) -> str:

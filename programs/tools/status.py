@@ -10,12 +10,11 @@ import pathlib
 import tyro
 
 from boonta.nodes.watch.stopping import shown
-from boonta.programs.experiments.progress import last_row
 from boonta.programs.reports.snapshots import snapshots_of
 from boonta.programs.wiring.command_line.faults import command, require_at_least
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import read_config
-from boonta.programs.wiring.run_folder.state import SENTENCES, state_of
+from boonta.programs.wiring.run_folder.state import SENTENCES, last_row, state_of
 from boonta.programs.wiring.supervision import view
 
 

@@ -2,6 +2,7 @@ import dm_env
 import numpy as np
 import pytest
 import tree
+from dm_env import specs
 
 from boonta.envs import conformance
 from boonta.envs.catch import Catch
@@ -42,3 +43,29 @@ def test_one_slot_refuses_other_actions(action, message):
     env.reset()
     with pytest.raises((ValueError, TypeError), match=message):
         env.step(action)
+
+
+class Dials(dm_env.Environment):
+    """Episodes of one step; actions don't include 0."""
+
+    def __init__(self, seed):
+        self.seed = seed
+
+    def observation_spec(self):
+        return specs.Array((), np.float32)
+
+    def action_spec(self):
+        return specs.BoundedArray((2,), np.int32, 1, 3)
+
+    def reset(self):
+        return dm_env.restart(np.float32(0))
+
+    def step(self, action):
+        return dm_env.termination(1.0, np.float32(action.sum()))
+
+
+def test_one_slot_goes_on_after_an_episode_though_its_actions_have_no_0():
+    env = OneSlot(DmEnv(Dials))
+    for start in (env.reset, env.reset, lambda: env.step([2, 3])):
+        assert start().first()
+        assert env.step(np.array([2, 3], np.int32)).last()

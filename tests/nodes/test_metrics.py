@@ -32,6 +32,19 @@ def test_a_run_that_goes_on_begins_its_own_line(tmp_path, before, expected):
     assert (tmp_path / metrics.FILE).read_bytes() == expected + b'{"a": 2.0}\n'
 
 
+def test_rows_are_ordered_by_env_steps_or_by_updates_where_none_are_counted(tmp_path):
+    assert metrics.step_of({"env_steps": 20.0, "updates": 3.0}) == ("env_steps", 20)
+    assert metrics.step_of({"env_steps": None, "updates": 3.0}) == ("updates", 3)
+    assert metrics.step_of({"loss": 1.0}) == ("env_steps", 0)
+    files = Files((TENSORBOARD,), print)
+    files.begin(TrackedRun(tmp_path))
+    files.write({"updates": 3.0, "loss": 0.5})
+    files.close()
+    (file,) = (tmp_path / "tensorboard").iterdir()
+    events = list(event_file_loader.EventFileLoader(str(file)).Load())
+    assert {event.step for event in events if event.summary.value} == {3}
+
+
 @pytest.mark.parametrize("bad", [b"\xff", b"\0", b"{", b'"', b"\xc3\x28"])
 @pytest.mark.parametrize("place", [4, 12])
 def test_a_bad_byte_costs_one_row(tmp_path, bad, place):

@@ -6,13 +6,14 @@ import contextlib
 import fcntl
 import os
 import pathlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.programs.wiring.run_folder import journal
 
+TAIL = 1 << 17  # Bytes of a file of metrics that are read for its last row.
 State = Literal["running", "ended", "cut off", "never started"]
 SENTENCES: dict[State, str] = {
     "running": "it is running",
@@ -53,12 +54,13 @@ def is_held(workdir: pathlib.Path) -> bool:
     return False
 
 
-def rows_of(workdir: pathlib.Path) -> list[dict[str, float | None]]:
-    """The rows of a run's metrics; none before the first one."""
-    try:
-        return metrics.read(workdir)
-    except OSError:
-        return []
+def last_row(workdir: pathlib.Path) -> Mapping[str, float | None]:
+    """The last whole row of a run's metrics; empty if there is none."""
+    with contextlib.suppress(OSError):
+        for line in reversed(journal.tail(workdir / metrics.FILE, TAIL).splitlines()):
+            with contextlib.suppress(ValueError):
+                return schema.load(schema.ROW, line)
+    return {}
 
 
 class GrowingRows:

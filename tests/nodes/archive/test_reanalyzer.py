@@ -104,6 +104,22 @@ def test_a_round_writes_every_recorded_step_once_with_new_extras_and_version(age
     assert set(replayed) <= recorded
 
 
+def test_the_episodes_that_it_replays_do_not_pile_up(agent, variables, tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        ArchiveReanalyzer,
+        "make_env",
+        lambda *args, make=ArchiveReanalyzer.make_env: made.append(make(*args)) or made[-1],
+    )
+    opened, queue = make_archive(tmp_path, agent, play(12)), QueueTable(agent.tables[0])
+    node = ArchiveReanalyzer("reanalyzer/0", agent, Catch(), variables, queue, archive=opened, num_envs=1)
+    node.start()
+    for _ in range(60):
+        node.step()
+    assert made[0].episodes() == []
+    assert not node.report()["samples"]
+
+
 def test_the_policy_is_told_what_was_played_and_its_slots_are_none_of_the_actors(agent, variables, tmp_path):
     def act(params, key, timestep, state):
         return jnp.zeros_like(state), {"before": state}, jnp.zeros_like(state)

@@ -75,6 +75,28 @@ def test_wandb_goes_on_with_the_run_and_counts_rows(tmp_path, monkeypatch):
     assert [given for what, given in calls if what == "log"] == [{**ROWS[0], "step": 0}, {**ROWS[1], "step": 1}]
 
 
+def test_wandbs_charts_of_a_run_without_env_steps_are_over_updates(tmp_path, monkeypatch):
+    module, calls = fake_trackers.runs("wandb")
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    sink: Any = base.make("wandb")
+    sink.begin(base.TrackedRun(tmp_path, ID, "", CONFIG))
+    for row in ({"loss": 1.0}, {"updates": 5.0, "loss": 0.5}, {"updates": 6.0, "loss": 0.25}):
+        sink.write(row)
+    sink.video(tmp_path / "film.gif", 6)
+    axes = [given["step_metric"] for what, given in calls if what == "define_metric"]
+    assert axes == ["env_steps", "updates"]  # Before anything is counted it is not known.
+    assert calls[-1][1]["updates"] == 6 and "env_steps" not in calls[-1][1]
+
+
+def test_mlflows_steps_are_updates_where_no_env_steps_are_counted(tmp_path, monkeypatch):
+    for name, module in fake_trackers.mlflow().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    track("mlflow", tmp_path / "unplugged", [{"updates": 5.0, "loss": 0.5}])
+    client: Any = importlib.import_module("mlflow").MlflowClient()
+    (run,) = client.search_runs([client.get_experiment_by_name("of-tests").experiment_id])
+    assert [metric.step for metric in client.get_metric_history(run.info.run_id, "loss")] == [5]
+
+
 def test_wandb_keeps_a_run_offline(tmp_path):
     is_real("real", "wandb")
     track("wandb", tmp_path / "impala-catch", ROWS)

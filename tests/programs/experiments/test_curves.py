@@ -104,6 +104,15 @@ def test_curves_that_do_not_overlap_have_no_grid():
     assert not len(curves.grid([curve([0, 1], [0, 0]), curve([2, 3], [0, 0])], "env_steps"))
 
 
+def test_a_run_that_counts_no_env_steps_has_its_updates_instead():
+    rows = [
+        {"seconds": n / 10, "updates": float(n), "eval_return": float(n), "eval_version": float(n)} for n in (10, 20)
+    ]
+    assert points([{"seconds": 0.0}, *rows]) == [(10.0, 1.0, 10.0), (20.0, 2.0, 20.0)]
+    assert curves.counter_of([*rows, {"seconds": 0.0}]) == "updates"
+    assert curves.counter_of([*rows, row(100, 30)]) == "env_steps"
+
+
 def test_the_first_time_at_a_bar_counts():
     assert curves.reaches(curve([1, 2, 3], [0, 5, 4]), 4.5) == (2, 2)
     assert curves.reaches(curve([1, 2, 3], [0, 5, 4]), 6) is None

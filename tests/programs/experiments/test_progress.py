@@ -10,9 +10,10 @@ import pytest
 from rich import console
 
 from boonta.programs.experiments.plan import Job
-from boonta.programs.experiments.progress import Progress, last_row, summary
+from boonta.programs.experiments.progress import Progress, summary
 from boonta.programs.experiments.scheduler import DONE, FAILED, LEFT, RUNNING, State
 from boonta.programs.experiments.spec import Entry
+from boonta.programs.wiring.run_folder.state import last_row
 
 
 def job(name: str, runs: int = 1) -> Job:

@@ -6,12 +6,15 @@ import json
 
 import pytest
 
+from boonta.programs.experiments import folders
 from boonta.programs.experiments.folders import all_recorded, folders_of
 from boonta.programs.experiments.results import metrics_of, recorded, results_of, results_of_all
 from boonta.programs.experiments.scores import Score
+from boonta.programs.tools.compare import compare
+from boonta.programs.tools.plot import plot
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers import run_folders
-from boonta.tests.helpers.run_folders import EVALUATED, read_results, write_lines, write_run
+from boonta.tests.helpers.run_folders import EVALUATED, read_results, rows, write_lines, write_run
 
 pytestmark = pytest.mark.once
 
@@ -214,3 +217,30 @@ def test_a_run_without_metrics_or_evaluations_is_named(tmp_path):
     (folder / "metrics.jsonl").unlink()
     with pytest.raises(BadInput, match="run has no metrics.jsonl: No such file"):
         read_results(folder)
+
+
+def test_of_long_runs_only_what_curves_need_is_kept(tmp_path):
+    lines = [{**row, "loss": 1.0, "share/learner/updating": 0.5, "rss_mb/actor": 90.0} for row in rows((0.0, 1.0))]
+    folder = write_run(tmp_path / "run", metrics=lines)
+    (some,), _ = all_recorded({folder: True}, ("loss", "share/*"))
+    counted = {"env_steps", "updates", "seconds", "eval_version"}
+    assert [set(moment.row) for moment in some.past] == [{*counted, "loss", "share/learner/updating"}] * 2
+    assert metrics_of(some) == metrics_of(recorded(folder)) == list(lines[0])
+
+
+@pytest.mark.parametrize("tool", [compare, plot])
+def test_pictures_of_returns_keep_no_other_metrics(tmp_path, monkeypatch, tool):
+    kept = []
+    monkeypatch.setattr(folders, "recorded", lambda *args: kept.append(recorded(*args)) or kept[-1])
+    lines = [{**row, "loss": 1.0} for row in rows((0.0, 1.0))]
+    tool((write_run(tmp_path / "run", metrics=lines),))
+    assert [set(moment.row) for moment in kept[0].past] == [set(lines[0]) - {"loss"}] * 2
+
+
+def test_runs_without_env_steps_are_compared_over_updates(tmp_path):
+    counted = [{name: value for name, value in row.items() if name != "env_steps"} for row in rows((0.0, 0.5, 1.0))]
+    compare((write_run(tmp_path / "unplugged", metrics=counted),))
+    content = (tmp_path / "unplugged" / "comparison" / "page.md").read_text()
+    assert "## Curves over updates" in content and "curve ends at updates" in content
+    points = (tmp_path / "unplugged" / "comparison" / "curves.csv").read_text().splitlines()
+    assert points[0].split(",")[5] == "updates" and points[-1].split(",")[5] == "3.0"

@@ -16,7 +16,6 @@ from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.scheduler import DONE, FAILED, PRUNED, Scheduler, State
 from boonta.programs.experiments.slots import Slot
 from boonta.programs.wiring.run import BadInput
-from boonta.programs.wiring.run_folder.state import rows_of
 
 pytestmark = pytest.mark.once
 
@@ -77,7 +76,7 @@ def written(folder: pathlib.Path, *rows: dict) -> pathlib.Path:
 def test_evaluations_that_a_run_has_gone_back_on_do_not_count(tmp_path):
     evaluations = ((10, 5.0), (20, 9.0), (10, 5.0), (20, 1.0), (30, 2.0))
     rows = [{"updates": n, "eval_version": n, "eval_return": value} for n, value in evaluations]
-    assert sampler.values_of(rows_of(written(tmp_path, *rows)), "eval_return") == [5.0, 1.0, 2.0]
+    assert sampler.values_of(metrics.read(written(tmp_path, *rows)), "eval_return") == [5.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize(("diverged", "state"), [(0, TrialState.COMPLETE), (2, TrialState.FAIL)])

@@ -11,7 +11,7 @@ import imageio.v3 as imageio
 import pytest
 
 from boonta.nodes import metrics
-from boonta.nodes.sinks.base import videos_of
+from boonta.nodes.sinks.base import video_at, videos_of
 from boonta.programs.reports import videos
 from boonta.tests.helpers.launched import ROOT
 from boonta.tests.helpers.sinks import taken
@@ -81,3 +81,14 @@ def test_a_newer_checkpoint_is_tried_as_often(tmp_path, monkeypatch):
                 recorder.look()
         recorder.look()
     assert Unlucky.tried == [5] * 3 + [7] * 3
+
+
+def test_a_video_of_a_run_without_env_steps_has_the_name_of_its_updates(tmp_path, monkeypatch):
+    monkeypatch.setattr(videos, "restored", lambda agent, folder, which: (None, {"updates": 5.0}))
+    (tmp_path / "checkpoints" / "5").mkdir(parents=True)
+    video_at(tmp_path, 5).parent.mkdir()
+    video_at(tmp_path, 5).touch()
+    recorder = videos.Recorder(tmp_path)
+    recorder._made = (None, None, None)  # Nothing could play: a video that is there isn't made again.
+    recorder.look()
+    assert not recorder.tries

@@ -149,6 +149,24 @@ def test_a_checkpoint_is_evaluated_and_played_by_its_number_and_apart_from_the_n
     assert capsys.readouterr().err.endswith(f"/checkpoints has no checkpoint 61: there are {there}\n")
 
 
+def test_the_checkpoint_that_plays_is_the_recorded_one_though_a_newer_one_comes(folder, monkeypatch):
+    checkpoints, read, restored, played = folder / "run" / "checkpoints", evaluations.read, evaluate.restored, []
+
+    def read_later(path):
+        if not played:  # The number is found, and nothing has played.
+            shutil.copytree(checkpoints / "60", checkpoints / "61")
+        return read(path)
+
+    def record(agent, path, which):
+        played.append(which)
+        return restored(agent, path, which)
+
+    monkeypatch.setattr(evaluations, "read", read_later)
+    monkeypatch.setattr(evaluate, "restored", record)
+    evaluate.evaluate((folder / "run",), episodes=2)
+    assert played == [line["updates"] for line in lines(folder / "run")] == [60]
+
+
 def test_a_word_that_is_no_checkpoint_is_refused_with_what_is_allowed(folder, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["play", str(folder / "run"), "--which", "last"])
     with pytest.raises(SystemExit) as ended:

@@ -52,6 +52,26 @@ def test_seeds_are_one_curve_and_each_metric_has_a_panel(tmp_path, drawn, capsys
     assert (xlabel, formats) == ("wall time in seconds", ["png"])
 
 
+def offline(folder, seed=0):
+    """A run that counts no env steps."""
+    counted = [{name: value for name, value in row.items() if name != "env_steps"} for row in rows((0.0, 0.5, 1.0))]
+    return write_run(folder, seed=seed, program="unplugged", metrics=counted)
+
+
+def test_curves_of_runs_without_env_steps_are_over_updates(tmp_path, drawn, capsys):
+    plot((offline(tmp_path / "unplugged"),))
+    assert "compare" not in capsys.readouterr().out
+    ((panels, xlabel, _),) = drawn
+    assert panels["eval_return"]["unplugged"].x.tolist() == [1.0, 2.0, 3.0]
+    assert xlabel == "updates"
+
+
+def test_curves_over_env_steps_and_over_updates_come_with_a_warning(tmp_path, drawn, capsys):
+    plot((offline(tmp_path / "unplugged"), write_run(tmp_path / "online")))
+    assert "warning: unplugged counted no env steps, so the curve is over updates" in capsys.readouterr().out
+    assert [xlabel for _, xlabel, _ in drawn] == ["env steps or updates"]
+
+
 def test_pictures_of_other_metrics_do_not_replace_each_other(tmp_path):
     long = "m" * 300  # More letters than a file's name may have.
     run = write(tmp_path / "run", **{long: 1.0})

@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+from boonta.nodes import metrics
 from boonta.programs.tools import runs as tool
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.folder import lock
@@ -75,3 +76,12 @@ def test_a_folder_without_runs_is_named(tmp_path):
     (tmp_path / "config.json").touch()
     with pytest.raises(BadInput, match="is a run's own folder; see `boonta status"):
         tool.runs(tmp_path)
+
+
+def test_rows_are_read_one_by_one(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(metrics, "read", None)  # The rows of a week are gigabytes at once.
+    run_folders.write_run(tmp_path / "run")
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "config.json").write_text((tmp_path / "run" / "config.json").read_text())
+    begun, run = sorted(listed(tmp_path, capsys))
+    assert begun[0] == "begun" and run[4:6] == ["300", "3"]

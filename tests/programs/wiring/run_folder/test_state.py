@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
-from boonta.programs.wiring.run_folder.state import GrowingRows, rows_of
+from boonta.programs.wiring.run_folder.state import GrowingRows
 
 
 def test_a_look_parses_only_the_rows_that_are_new(tmp_path, monkeypatch):
@@ -17,7 +17,7 @@ def test_a_look_parses_only_the_rows_that_are_new(tmp_path, monkeypatch):
         file.flush()
         assert rows.look() == rows.look() == [{"a": 1.0, "b": None}] and len(parsed) == 2
         file.write(": 3.0}\n")
-        assert rows.look() == [{"a": 1.0, "b": None}, {"a": 2.0, "b": 3.0}] == rows_of(tmp_path)
+        assert rows.look() == [{"a": 1.0, "b": None}, {"a": 2.0, "b": 3.0}] == metrics.read(tmp_path)
         assert parsed[2] == b'{"a": 2.0, "b": 3.0}\n'
     assert chosen.look() == [{"a": 1.0}, {"a": 2.0}]
     (tmp_path / metrics.FILE).write_text('{"a": 4.0}\n')
