@@ -129,7 +129,7 @@ def _require_traced(make: MakeAgent, config: Any, field: str) -> None:
 
     try:
         jax.eval_shape(trace, jax.ShapeDtypeStruct((), jnp.float32))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, jax.errors.JAXIndexError) as error:
         raise ValueError(
             f"meta-gradient: {field} can't be learned: the agent needs its value before it is compiled"
         ) from error

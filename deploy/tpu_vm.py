@@ -103,7 +103,7 @@ def prepare(machines: Machines, flags: Sequence[str]) -> Nodes:
     built = build(machines.program, flags)
     starts = _units(machines, flags) if built.run.is_unit else _nodes(machines, built, flags)
     # Modules of one's own are found in the folder of this command.
-    path = f"PYTHONPATH={shlex.quote(os.getcwd())}${{PYTHONPATH:+:$PYTHONPATH}}"
+    path = f'PYTHONPATH={shlex.quote(os.getcwd())}"${{PYTHONPATH:+:$PYTHONPATH}}"'
     found = {}
     for name, (host, words) in starts.items():
         command = shlex.join(["./run", "python", *words])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.machinery
 import inspect
 import os
 import pathlib
@@ -49,19 +50,23 @@ def named(name: str) -> Any:
 
 
 def _imported(module: str) -> ModuleType:
-    """Imports a module, first without Boonta's own folders: their packages would hide a user's of the same names.
+    """Imports a module; where a user's folder has it, without Boonta's folders, which may have one of that name.
 
     They are on the path where a program of Boonta's is the script, or a command is given in the repository.
     """
     path = list(sys.path)
-    sys.path[:] = [folder for folder in path if pathlib.Path(folder).resolve() not in (ROOT, ROOT / "programs")]
+    others = [folder for folder in path if not is_boontas(folder)]
+    if importlib.machinery.PathFinder.find_spec(module.partition(".")[0], others) is not None:
+        sys.path[:] = others
     try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError:  # It, or what it imports, may be one of the user's in the repository.
-        sys.path[:] = path
         return importlib.import_module(module)
     finally:
         sys.path[:] = path
+
+
+def is_boontas(folder: str) -> bool:
+    """Whether a folder of Python's path is the repository, or its folder of programs."""
+    return pathlib.Path(folder).resolve() in (ROOT, ROOT / "programs")
 
 
 def steady(value: Any) -> str:

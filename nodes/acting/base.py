@@ -21,7 +21,7 @@ from boonta.nodes.watch.calls import answered
 from boonta.nodes.watch.means import EPISODE
 
 if TYPE_CHECKING:
-    from boonta.nodes.variables import Colocated
+    from boonta.nodes.variables import Colocated  # It would import JAX.
 
 
 class Acted(NamedTuple):
@@ -90,9 +90,11 @@ class Remote(NamedTuple):
     inference: InferenceHandle
 
 
-# Where a node gets its params, and how it acts. They are strings because importing `Colocated` would import JAX.
-ParamsHandle: TypeAlias = "VariablesHandle | Colocated"
-ActingHandle: TypeAlias = "VariablesHandle | Colocated | Remote"
+if TYPE_CHECKING:  # Where a node gets its params, and how it acts.
+    ParamsHandle: TypeAlias = VariablesHandle | Colocated
+    ActingHandle: TypeAlias = VariablesHandle | Colocated | Remote
+else:
+    ParamsHandle = ActingHandle = Any  # Annotations can be evaluated all the same.
 
 
 def open_acting(

@@ -34,7 +34,7 @@ class Rule:
 
     Attributes:
       name: its name in warnings and, with underscores, in metrics.
-      find: `(row, seen) -> figures that show it`, or "".
+      find: `(row, seen) -> figures that show it`, "" where it isn't found, or None where the row can't tell.
       advice: the usual remedy.
       reads: names of the metrics that it judges by, in this row or in those before.
       rows: number of rows in succession in which it must be found.
@@ -43,7 +43,7 @@ class Rule:
     """
 
     name: str
-    find: Callable[[Numbers, Seen], str]
+    find: Callable[[Numbers, Seen], str | None]
     advice: str
     reads: tuple[str, ...]
     rows: int = 3
@@ -66,15 +66,18 @@ def _returns(row: Numbers, seen: Seen) -> str:
     return f"the mean return is {score.value:.4g}, and was {best.value:.4g}"
 
 
-def _vanished(metric: str) -> Callable[[Numbers, Seen], str]:
-    def find(row: Numbers, seen: Seen) -> str:
+def _vanished(metric: str) -> Callable[[Numbers, Seen], str | None]:
+    def find(row: Numbers, seen: Seen) -> str | None:
+        rests = False  # Whether this update is none of some optimiser's, and so can't tell.
         for name in norms(row, metric):
             of = name.removeprefix(metric)  # An optimiser of several, as in "/policy".
-            if row.get(f"learning_rate{of}", 1.0) <= 0 or row.get(f"rests{of}", 0.0) > 0:
-                continue  # The rate was annealed to 0, or this update is none of the optimiser's.
-            if row[name] < max(NOTHING, VANISHED * (seen.typical(name) or 0.0)):
+            if row.get(f"learning_rate{of}", row.get("learning_rate", 1.0)) <= 0:  # It was annealed to 0.
+                continue
+            if row.get(f"rests{of}", 0.0) > 0:
+                rests = True
+            elif row[name] < max(NOTHING, VANISHED * (seen.typical(name) or 0.0)):
                 return f"{name} is {row[name]:.3g}"
-        return ""
+        return None if rests else ""
 
     return find
 
@@ -129,6 +132,7 @@ def _evaluation(row: Numbers, seen: Seen) -> str:
 
 SLOWER = "start from the best checkpoint (--start-which best) with a lower learning rate, or clip gradients more"
 RETURNS = ("return", "return_se", "return_episodes", "return_start")
+RATES = ("learning_rate", "learning_rate/<optimiser>", "rests/<optimiser>")
 RULES = (
     Rule(
         "entropy collapse",
@@ -150,7 +154,7 @@ RULES = (
         "gradient vanished",
         _vanished("grad_norm"),
         f"the loss no longer depends on the params: {SLOWER}, and look for saturated outputs",
-        ("grad_norm", "learning_rate", "rests/<optimiser>"),
+        ("grad_norm", *RATES),
         collapse=True,
     ),
     Rule(
@@ -163,7 +167,7 @@ RULES = (
         "update vanished",
         _vanished("update_norm"),
         "look at the learning rate, its schedule and the gradient",
-        ("update_norm", "learning_rate", "rests/<optimiser>"),
+        ("update_norm", *RATES),
     ),
     Rule(
         "update exploded",
@@ -279,6 +283,8 @@ class Health:
     def _judge(self, rule: Rule, state: _State, row: Numbers, updates: float) -> str:
         """Returns a warning if the rule begins to hold with this row."""
         figures = rule.find(row, self._seen)
+        if figures is None:
+            return ""
         if not figures:
             state.found, state.clean = 0, state.clean + 1
             if state.clean >= rule.rows:

@@ -105,21 +105,22 @@ def recorded(folder: pathlib.Path, asked: bool = True, wanted: Collection[str] |
     """
     config = read_config(folder)
     warnings = _ending(folder, config)
-    names: dict[str, None] = {}
-
-    @functools.cache
-    def is_kept(name: str) -> bool:
-        patterns = ("*",) if wanted is None else (*COUNTED, *wanted)
-        return any(name == pattern or fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    patterns = ("*",) if wanted is None else (*COUNTED, *wanted)
+    is_kept = functools.cache(lambda name: any(name == each or fnmatch.fnmatchcase(name, each) for each in patterns))
+    names_of: dict[int, tuple[str, ...]] = {}  # By the kept row's `id`.
+    shared = functools.cache(lambda names: names)  # Most rows have the same names.
 
     def kept(row: Row) -> Row:
-        names.update((name, None) for name, value in row.items() if value is not None)
-        return {name: value for name, value in row.items() if is_kept(name)}
+        found = {name: value for name, value in row.items() if is_kept(name)}
+        names_of[id(found)] = shared(tuple(name for name, value in row.items() if value is not None))
+        return found
 
-    past = curves.moments(_rows(folder, metrics.FILE, warnings, kept))
+    rows = _rows(folder, metrics.FILE, warnings, kept)
+    past = curves.moments(rows)
+    names = list(dict.fromkeys(name for moment in past for name in names_of[id(moment.row)]))
     members = _rows(folder, metrics.MEMBERS, warnings) if (folder / metrics.MEMBERS).exists() else None
     starts, of_starts = starts_of(folder, config)
-    return Recorded(folder, config, starts, past, list(names), members, (*warnings, *of_starts), asked)
+    return Recorded(folder, config, starts, past, names, members, (*warnings, *of_starts), asked)
 
 
 def results_of_all(runs: Sequence[Recorded], metric: str | None, which: Which) -> tuple[list[Result], str, list[str]]:

@@ -67,7 +67,10 @@ def parsed(text: str) -> Scalar:
     """
     if text in BOOLEANS:
         return BOOLEANS[text]
-    value: Scalar = load(text) if NUMBER.fullmatch(text) else text
+    try:
+        value: Scalar = load(text) if NUMBER.fullmatch(text) else text
+    except ValueError:  # Python reads integers of a few thousand digits only.
+        return text
     return value
 
 

@@ -176,7 +176,7 @@ def main() -> None:
     """The command line of `sweep`."""
     own, flags = split_flags(sys.argv[1:])
     asked = tyro.cli(Asked, args=own, prog="boonta sweep")
-    with refusing():
+    with refusing(OSError):
         given = spec_of(asked, flags)
         sys.exit(sweep(folder_of(asked, given), given, ["boonta", "sweep", *sys.argv[1:]], asked.show))
 

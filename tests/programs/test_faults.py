@@ -101,11 +101,12 @@ def test_a_folder_that_can_not_be_written_is_refused_before_any_work(tmp_path):
     assert printed.splitlines()[-1] == f"error: --workdir {disk / 'run'} can't be written: Read-only file system"
 
 
-def test_a_disk_that_is_full_from_the_start_is_refused_before_any_work(tmp_path, small_disk):
+def test_a_disk_that_is_full_from_the_start_ends_the_program_before_any_work(tmp_path, small_disk):
+    """With code 1, since it may have room when a platform tries again."""
     damage.fill(small_disk)
     with Running(tmp_path, TINY, workdir=small_disk / "run") as run:
         run.process.wait(timeout=DEADLINE_S)
-    assert run.process.returncode == 2, run.printed
+    assert run.process.returncode == 1, run.printed
     assert run.printed.splitlines()[-1].startswith("error: ") and "No space left on device" in run.printed
     assert "Traceback" not in run.printed
 

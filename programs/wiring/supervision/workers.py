@@ -14,6 +14,7 @@ from concurrent import futures
 
 import psutil
 
+from boonta.envs.names import is_boontas
 from boonta.programs.wiring.run_folder.journal import tail
 from boonta.programs.wiring.supervision.restarts import how_ended
 
@@ -29,7 +30,10 @@ def import_path(own: str) -> str:
     Args:
       own: what the process would have otherwise.
     """
-    return os.pathsep.join(filter(None, [sys.path[0], os.getcwd(), own]))
+    folders = [sys.path[0], os.getcwd()]
+    if is_boontas(sys.path[0]):  # Its packages would hide a user's of the same names.
+        folders.reverse()
+    return os.pathsep.join(filter(None, [*folders, own]))
 
 
 class Process:

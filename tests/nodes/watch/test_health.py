@@ -164,6 +164,7 @@ def test_an_annealed_learning_rate_is_no_fault():
     several = rows(20, **{"update_norm/policy": 0.1, "update_norm/critic": 0.1})
     at_rest = {"update_norm/policy": 0.0, "learning_rate/policy": 0.0, "update_norm/critic": 0.1}
     assert judged(several, rows(5, 21, **at_rest))[1] == []
+    assert judged(several, rows(5, 21, **{"update_norm/policy": 0.0, "learning_rate": 0.0}))[1] == []
     assert judged(several, rows(5, 21, **{**at_rest, "update_norm/critic": 0.0}))[1] == ["update vanished"]
 
 
@@ -171,7 +172,13 @@ def test_an_optimiser_that_rests_in_the_updates_that_rows_show_is_not_judged_by_
     """As TD3's policy does in every second update, which may be the one that each row shows."""
     norms = {"grad_norm/policy": 0.0, "update_norm/policy": 0.0, "grad_norm/critic": 0.1, "update_norm/critic": 0.1}
     assert judged(rows(40, **norms, **{"rests/policy": 1.0}))[1] == []
-    assert judged(rows(40, **norms, **{"rests/policy": 0.0}))[1] == ["gradient vanished", "update vanished"]
+    both = ["gradient vanished", "update vanished"]
+    assert judged(rows(40, **norms, **{"rests/policy": 0.0}))[1] == both
+    # What holds is neither found nor refuted by rows that can't tell.
+    in_turns = [row for i in range(20) for row in rows(1, i, **norms, **{"rests/policy": float(i % 2)})]
+    health, names = judged(in_turns)
+    assert names == both and health.collapsed
+    assert judged(in_turns, rows(5, 20, **norms, **{"rests/policy": 1.0}))[0].collapsed
 
 
 def test_each_of_several_optimisers_is_judged():

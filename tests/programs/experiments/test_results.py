@@ -244,3 +244,10 @@ def test_runs_without_env_steps_are_compared_over_updates(tmp_path):
     assert "## Curves over updates" in content and "curve ends at updates" in content
     points = (tmp_path / "unplugged" / "comparison" / "curves.csv").read_text().splitlines()
     assert points[0].split(",")[5] == "updates" and points[-1].split(",")[5] == "3.0"
+
+
+def test_what_only_rows_have_that_a_resumed_run_has_made_again_is_none_of_its_metrics(tmp_path):
+    folder = write_run(tmp_path / "run", [0.0, 0.5])
+    first, second = rows([0.0, 0.5])
+    write_lines(folder / "metrics.jsonl", [first, {**second, "lost": 1.0}, {**second, "env_steps": 150.0}])
+    assert "lost" not in metrics_of(recorded(folder))

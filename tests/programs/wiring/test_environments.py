@@ -24,6 +24,7 @@ from boonta.envs.jax import minatar as minatar_in_jax
 from boonta.envs.jax.base import Batched
 from boonta.envs.jax.gymnax import Gymnax
 from boonta.envs.minatar import MinAtar
+from boonta.envs.names import named
 from boonta.envs.one_slot import OneSlot
 from boonta.envs.processes import InProcesses
 from boonta.programs.impala import impala
@@ -185,6 +186,18 @@ def test_one_of_your_own_is_found_in_a_package_of_a_name_that_boonta_has_too(tmp
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_a_module_of_your_own_lacks_is_told_and_it_is_imported_once(tmp_path, monkeypatch):
+    (tmp_path / "lacking").mkdir()
+    text = "import lacking.core\nlacking.core.COUNT.append(1)\nimport is_not_installed\n"
+    (tmp_path / "lacking" / "__init__.py").write_text(text)
+    (tmp_path / "lacking" / "core.py").write_text("COUNT = []\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(ImportError, match="'lacking' can't be imported: No module named 'is_not_installed'"):
+        named("lacking:hunt")
+    assert sys.modules["lacking.core"].COUNT == [1]
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
 import subprocess
 import sys
 
 import pytest
 
+from boonta.envs.names import ROOT
 from boonta.programs.wiring.supervision import workers
 from boonta.tests.helpers.launched import LIGHT
 from boonta.tests.helpers.running import Running
@@ -20,6 +23,13 @@ def test_how_a_process_died(code, death):
     process = subprocess.Popen([sys.executable, "-c", f"import os; {code}"])
     process.wait()
     assert workers.Process("learner", process).death() == death
+
+
+@pytest.mark.parametrize(("first", "order"), [(ROOT / "programs", [1, 0]), (pathlib.Path("/mine"), [0, 1])])
+def test_nodes_find_modules_beside_the_script_but_boontas_packages_hide_none_of_the_users(monkeypatch, first, order):
+    monkeypatch.setattr(sys, "path", [str(first), *sys.path])
+    folders = [str(first), os.getcwd()]
+    assert workers.import_path("/usual").split(os.pathsep) == [*(folders[i] for i in order), "/usual"]
 
 
 @pytest.mark.parametrize("end", ["terminate", "kill"])
