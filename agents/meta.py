@@ -18,6 +18,9 @@ from boonta.agents.base import Agent, Batch, MakeAgent, Nest, Table, Update
 from boonta.agents.config import declared_of, leaves, with_values
 from boonta.agents.sequences import select
 
+# Raised where a traced program needs the value of a number: as a shape, a number of steps, a choice or an index.
+NEEDS_VALUE = (TypeError, ValueError, jax.errors.JAXIndexError)
+
 
 class MetaState(NamedTuple):
     """The state of learning and of meta-learning.
@@ -129,7 +132,7 @@ def _require_traced(make: MakeAgent, config: Any, field: str) -> None:
 
     try:
         jax.eval_shape(trace, jax.ShapeDtypeStruct((), jnp.float32))
-    except (TypeError, ValueError, jax.errors.JAXIndexError) as error:
+    except NEEDS_VALUE as error:
         raise ValueError(
             f"meta-gradient: {field} can't be learned: the agent needs its value before it is compiled"
         ) from error

@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, MakeAgent, Nest
 from boonta.agents.config import with_values
-from boonta.agents.meta import inputs_behind
+from boonta.agents.meta import NEEDS_VALUE, inputs_behind
 from boonta.nodes.acting.outputs import OutputError
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Metrics, Row, Setup, may_loop, play, streams
@@ -240,7 +240,7 @@ def _require_traced(one: _Member, setup: Setup, field: str) -> None:
         traced = jax.make_jaxpr(trace)(jax.ShapeDtypeStruct((), jnp.float32))
     except OutputError:
         raise  # No field is its cause.
-    except (TypeError, ValueError, jax.errors.JAXIndexError) as error:  # The program needs a number, not a tracer.
+    except NEEDS_VALUE as error:
         raise ValueError(
             f"{setup.name}: {field} can't vary within a population: the program needs its value before it is compiled "
             "(a shape, a number of steps or a choice); run a program for each value"
