@@ -26,14 +26,14 @@ STANDARD = pathlib.Path(os.__file__).resolve().parent
 
 
 def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
-    """Runs a tool's function from the command line; bad input and `errors` end it with a message and code 2."""
+    """Runs a tool's function from the command line; bad input and `errors` end it with a message and their code."""
     with refusing(*errors):
         tyro.cli(function, registry=INTEGERS)
 
 
 @contextlib.contextmanager
 def refusing(*errors: type[Exception]) -> Iterator[None]:
-    """Ends the process with a message and code 2 where bad input, or one of `errors`, is raised meanwhile."""
+    """Ends the process with a message and `code_of` the error where it is bad input, or one of `errors`."""
     expected: tuple[type[Exception], ...] = (BadInput, *errors)
     try:
         yield
@@ -41,7 +41,7 @@ def refusing(*errors: type[Exception]) -> Iterator[None]:
         raise
     except expected as error:
         tell(error)
-        sys.exit(2)
+        sys.exit(code_of(error))
 
 
 def require_at_least(least: int, **flags: int) -> None:
@@ -68,7 +68,7 @@ def tell(error: Exception) -> None:
 
 
 def code_of(error: Exception) -> int:
-    """The exit code of a program that this error keeps from its start: 2 for bad input, 1 for what may pass.
+    """The exit code of a process that this error ends: 2 for bad input, 1 for what may pass.
 
     Platforms try a run again that has ended with 1: by then a disk may have room, or a host answer. A missing folder
     stays missing.

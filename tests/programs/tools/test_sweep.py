@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pathlib
 import sys
 
@@ -119,3 +120,15 @@ def test_a_folder_that_another_sweep_uses_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "plan", lambda *given: [])
     with sweep.lock(tmp_path), pytest.raises(BadInput, match="is in use by another process"):
         sweep.sweep(tmp_path, given(), [])
+
+
+@pytest.mark.parametrize(("error", "code"), [(OSError(errno.ENOSPC, "full"), 1), (OSError(errno.EROFS, "ro"), 2)])
+def test_a_full_disk_may_pass_and_a_read_only_one_lasts(tmp_path, monkeypatch, capsys, error, code):
+    def lock(folder):
+        raise error
+
+    monkeypatch.setattr(sweep, "lock", lock)
+    monkeypatch.setattr(sys, "argv", ["boonta", str(IMPALA), "--workdir", str(tmp_path), "--", "--stop.updates", "1"])
+    with pytest.raises(SystemExit) as ended:
+        sweep.main()
+    assert ended.value.code == code and error.strerror in capsys.readouterr().err
