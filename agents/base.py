@@ -150,8 +150,8 @@ class Table:
       size: most sequences kept; a full queue blocks its writers, a full replay drops its oldest.
       sampler: how a replay table draws; a queue is always "fifo". "uniform"; "proportional", p ~ error^alpha; "rank",
         p ~ (1 / rank)^alpha, rank 1 being the largest error. Until it is first drawn, a new sequence counts as rank 1,
-        and as the error that `errors` gives it, or else as 1. Reverb's samplers can't be seeded, so a run on a replay
-        table is not repeatable, not even under the serial schedule.
+        and as the error that `errors` gives it, or else as 1. Reverb's samplers can't be seeded, so a run on its
+        replay table is not repeatable, not even under the serial schedule; a fused program draws by its seed.
       samples_per_insert: how often a sequence is drawn on average; None leaves it free, so that neither writer nor
         reader ever waits for the other. A queue's is 1.
       min_size: sequences a replay table holds before it serves any.

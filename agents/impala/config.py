@@ -154,8 +154,8 @@ MINATAR = dataclasses.replace(
     optimiser=Optimiser("adam", learning_rate=1e-3, max_grad_norm=0.5),
 )
 
-# The paper's settings are for billions of frames from many actors. On one machine frames are dear, so batches are a
-# quarter of the paper's, for four times the updates; Adam with the loss's mean doesn't depend on the batch's size.
+# The paper's settings are for 200M frames from 100 actors. On one machine frames are dear, so batches are a quarter of
+# the paper's, for four times the updates; Adam with the loss's mean doesn't depend on the batch's size.
 ATARI = Config(
     batch_size=8,
     queue_size=8,

@@ -43,7 +43,7 @@ class Run:
         debuggers; "sebulba": threads of one process, its devices split; "anakin": one compiled program, for
         environments in JAX.
       workdir: the run's folder; a run in it is resumed. By default it is in runs/, named by changed flags.
-      seed: seed of params, environments and exploration; a resumed run draws the latter two anew.
+      seed: seed of params, environments and exploration; a resumed run draws the latter two anew, but for "anakin".
       stop: limits at which the program ends; without any, Ctrl-C ends it.
       save_every_s: seconds between snapshots of learner and replay tables; one is always made at the end.
       keep_newest: how many of the newest snapshots stay, tables included; a run goes on whole from each. With large
@@ -69,7 +69,7 @@ class Run:
       learners: how many learners, usually one a host, learn together; for "local_mp". Each draws an equal part of every
         batch, and they end, and start again, together.
       restarts: how often dead or hanging nodes are restarted. This is for "local_mp", where a group may have its own
-        policy; "sebulba", on one host, and "anakin" start again as a whole, from their newest snapshot. With number 0
+        policy; "sebulba" and "anakin", on one host, start again as a whole, from their newest snapshot. With number 0
         the first death of any node ends the run.
       process_env: environment variables of processes, as GROUP:NAME=VALUE; for "local_mp". Secrets
         belong in the launcher's own environment.

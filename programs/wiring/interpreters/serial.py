@@ -1,4 +1,4 @@
-"""The serial schedule: one thread steps the nodes of a program in turn, for a debugger and for repeatable runs."""
+"""The serial schedule: one thread steps the nodes of a program in turn, for a debugger and for runs that repeat."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ def require(program: Program) -> None:
 def run(program: Program) -> int:
     """Steps every node in program order until the monitor ends the program; returns the exit code of `launch.prepare`.
 
-    The same seed gives the same sequence of actions and updates: a learner steps as soon as its batch has been written.
-    A node that fails ends the program, once all nodes have been closed.
+    Where the table is a queue, the same seed gives the same actions and updates: a learner steps as soon as its batch
+    has been written. Reverb draws from replay without a seed. A node that fails ends the program, once all nodes have
+    been closed.
     """
     interrupts.handle(_interrupt)
     try:

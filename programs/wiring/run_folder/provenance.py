@@ -35,7 +35,7 @@ GIT_S = 20.0  # Deadline of git's answer; a run whose repository takes longer is
 # The packages that decide what a run computes, the simulators' included; those that are installed are recorded.
 PACKAGES = ["jax", "jaxlib", "dm-haiku", "optax", "rlax", "mctx", "flashbax", "chex", "numpy"]
 PACKAGES += ["dm-reverb", "dm-launchpad", "tensorflow-cpu"]
-PACKAGES += ["ale-py", "brax", "gymnasium", "gymnax", "minatar", "mujoco", "open-spiel", "pgx"]
+PACKAGES += ["ale-py", "brax", "dm-control", "envpool", "gymnasium", "gymnax", "minatar", "mujoco", "open-spiel", "pgx"]
 VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "JAX_DEFAULT_MATMUL_PRECISION",
