@@ -95,6 +95,22 @@ def test_roots_follow_each_other():
     assert priorities == pytest.approx([(2.0 + abs(2 - 0.4)) / 2])  # The third root is LAST.
 
 
+def test_roots_stay_with_their_sequence():
+    """All values are 0, so that a root's error is its return: [LAST, 3], [1, LAST] and [0, 4].
+
+    The sequences were drawn once, twice and four times as often. Errors above 1 are linear.
+    """
+    rows = [
+        [(LAST, 0, 0, 0, 0), (FIRST, 0, 1, 0, 0), (MID, 3, 1, 0, 0), (MID, 0, 1, 0, 0)],
+        [(MID, 0, 1, 0, 0), (LAST, 1, 0, 0, 0), (FIRST, 0, 1, 0, 0), (MID, 0, 1, 0, 0)],
+        [(MID, 0, 1, 0, 0), (MID, 0, 1, 0, 0), (MID, 0, 1, 0, 0), (MID, 8, 1, 0, 0)],
+    ]
+    config = replaced(CONFIG, {"roots": 2})
+    loss, priorities, _ = loss_of(batch_of(rows, probability=[1, 2, 4]), config, np.zeros((9, A)))
+    np.testing.assert_allclose(priorities, [3, 1, 2])
+    assert loss == pytest.approx((2.5 + 0.5 / 2 + 3.5 / 4) / 4)
+
+
 def test_double_q_learning():
     """The learned network prefers action 0, which the target network values less than its own best."""
     rows = [(MID, 0, 1, 0, 0), (MID, 0, 1, 0, 0), (MID, 0, 1, 1, 0)]
@@ -116,6 +132,14 @@ def test_recorded_actions_are_worth_more_than_others():
     rows = [(MID, 0, 1, 0, 1), (MID, 0, 1, 1, 0), (MID, 0, 1, 2, 0)]
     plain, conservative = (loss_of(batch_of([rows]), replaced(CONFIG, {"conservative_cost": c}))[0] for c in (0.0, 4.0))
     assert conservative - plain == pytest.approx(4 * (np.log(np.sum(np.exp([0, 0.1, 0.2]))) - 0.1), rel=1e-4)
+
+
+def test_no_illegal_action_is_held_to_be_worth_less_than_the_recorded_one():
+    rows = [(MID, 0, 1, 0, 1), (MID, 0, 1, 1, 0), (MID, 0, 1, 2, 0)]
+    legal = np.array([[[True, True, False]], [[True] * 3], [[True] * 3]])
+    batch = batch_of([rows], legal=legal)
+    plain, conservative = (loss_of(batch, replaced(CONFIG, {"conservative_cost": c}))[0] for c in (0.0, 4.0))
+    assert conservative - plain == pytest.approx(4 * (np.log(np.sum(np.exp([0, 0.1]))) - 0.1), rel=1e-4)
 
 
 def test_two_players_take_turns():

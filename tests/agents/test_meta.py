@@ -66,6 +66,24 @@ def test_the_gradient_goes_through_the_update():
     assert state.learner.updates == 1  # Schedules count batches, not halves.
 
 
+def test_priorities_are_those_of_the_batchs_own_sequences():
+    """The halves are of every second sequence."""
+
+    def make_prioritised(config: Config) -> Agent:
+        agent = make(config)
+
+        def step(state, batch):
+            state, _, metrics = agent.update.step(state, batch)
+            return state, batch.steps.reward[0], metrics
+
+        return agent._replace(update=agent.update._replace(step=step))
+
+    agent = meta_gradient(make_prioritised, Config(), {"weight": 0.5})
+    rewards = [1.0, 6.0, 2.0, 8.0]
+    _, priorities, _ = agent.update.step(agent.update.init(jax.random.PRNGKey(0)), batch(rewards))
+    assert priorities.tolist() == rewards
+
+
 def test_hyper_parameters_stay_within_their_bounds():
     x = jnp.linspace(-5, 5, 11)
     share, cost = bounded(0.9, x, share=True), bounded(0.5, x, share=False)

@@ -13,10 +13,13 @@ from boonta.agents import ppo
 from boonta.agents.base import Batch, Slots, Steps
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
+from boonta.agents.heads import make_action_head
 from boonta.agents.light_rlax import rlax
 from boonta.agents.metrics import expanded
+from boonta.agents.normalisation import Moments
 from boonta.agents.optimisation import Context
-from boonta.agents.ppo.loss import entropy_cost, ppo_loss, prepare_units
+from boonta.agents.policy_value import make_network
+from boonta.agents.ppo.loss import Gathered, entropy_cost, ppo_loss, prepare_units, scaled
 from boonta.agents.returns import generalised_advantages
 from boonta.envs.base import FIRST, LAST, MID, BoardView, EnvSpec, TimeStep
 
@@ -67,9 +70,6 @@ def test_advantages_by_hand_at_ends_and_truncations():
 def of_minibatch(config, agent_config=None, params_of=lambda params: params):
     agent = ppo.make(config, SPEC)
     state, batch = acted(agent, config=config)
-    from boonta.agents.heads import make_action_head
-    from boonta.agents.policy_value import make_network
-
     head = make_action_head(SPEC.actions, "PPO")
     parts = {"network": make_network(config, SPEC, head), "head": head, "config": config}
     context = Context((), jax.random.PRNGKey(0), jnp.int32(0), ())
@@ -109,6 +109,14 @@ def test_value_clip_by_hand():
     plain, clipped = (value - target)[rows] ** 2, (near - target)[rows] ** 2
     assert np.any(clipped > plain) and np.any(clipped < plain)  # The larger of the two counts, and each is it once.
     assert float(metrics["baseline_loss"]) == pytest.approx(0.5 * np.mean(np.maximum(plain, clipped)), rel=1e-5)
+
+
+def test_what_is_no_transition_shifts_no_advantage():
+    units, loss, _, parts, params = of_minibatch(SMALL)
+    assert SMALL.normalise_advantages and not units.mask.all()
+    others = units._replace(advantage=np.where(units.mask > 0, units.advantage, np.float32(50)))
+    context = Context((), jax.random.PRNGKey(0), jnp.int32(0), ())
+    assert float(jax.jit(functools.partial(ppo_loss, **parts))(params, context, others)[0]) == float(loss)
 
 
 def test_a2c_is_the_plain_policy_gradient():
@@ -186,6 +194,35 @@ def test_statistics_are_those_of_the_batch_and_published():
     np.testing.assert_allclose(after.statistics.returns.variance, np.var(rows), rtol=1e-4)
     state, batch = acted(agent, config=config, state=after)  # Acting and learning normalise alike.
     assert float(jax.jit(agent.update.step)(state, batch)[2]["rho_error"]) < 1e-5
+
+
+def test_rewards_are_measured_in_deviations_of_returns_and_cut_at_ten():
+    returns = Moments(jnp.float32(9.0), jnp.float32(100.0), jnp.float32(4.0))
+    reward, config = jnp.array([6.0, -1.0, 50.0, -50.0]), replaced(SMALL, {"normalise_rewards": True})
+    np.testing.assert_allclose(scaled(reward, Gathered((), returns), config), [3.0, -0.5, 10.0, -10.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("correction", ["none", "v_trace"])
+def test_the_next_episode_does_not_leak_into_the_last(correction):
+    """Rows from the third on are another episode's; two of the slots end before it, and two are cut."""
+    config = replaced(SMALL, {"correction": correction})
+    state, batch = acted(ppo.make(config, SPEC), config=config)
+    head = make_action_head(SPEC.actions, "PPO")
+    network = make_network(config, SPEC, head)
+    prepare = functools.partial(prepare_units, network=network, head=head, config=config, whole=True)
+    context = Context((), jax.random.PRNGKey(0), jnp.int32(0), ())
+    steps, units = batch.steps, []
+    for scale in (1.0, 5.0):
+        late = (np.arange(T + 1) > 2)[:, None]
+        moved = steps._replace(
+            observation=np.where(late[..., None], scale * steps.observation, steps.observation),
+            reward=np.where(late, scale * steps.reward, steps.reward),
+        )
+        units.append(jax.device_get(jax.jit(prepare)(state.params, context, batch._replace(steps=moved))))
+    for name in ("advantage", "target"):
+        one, other = (getattr(each, name) for each in units)
+        np.testing.assert_array_equal(one[:, :2], other[:, :2])
+        assert (one[:, 3:] != other[:, 3:]).all()
 
 
 def test_entropy_falls_on_schedule():

@@ -18,7 +18,7 @@ from boonta.agents.optimisation import Context
 from boonta.agents.r2d2.loss import r2d2_loss
 from boonta.agents.r2d2.networks import make_network
 from boonta.agents.recurrence import Core
-from boonta.envs.base import FIRST, LAST, MID, TimeStep
+from boonta.envs.base import FIRST, LAST, MID, BoardView, TimeStep
 from boonta.envs.catch import Catch
 from boonta.envs.open_spiel import OpenSpiel
 from boonta.tests.helpers.params import drawn
@@ -118,6 +118,42 @@ def test_recorded_actions_are_worth_more_than_others():
     )
     above = [np.log(np.sum(np.exp(PARAMS[state]))) - PARAMS[state][action] for state, action in ((0, 1), (1, 0))]
     assert conservative - plain == pytest.approx(4 * np.mean(above), rel=1e-4)
+
+
+def test_sequences_that_are_drawn_more_often_count_less():
+    """The one whose only root is LAST was drawn least of all, but has no error by which others could be weighed."""
+    config = replaced(
+        BASE, {"rescale": False, "roots": 1, "period": 1, "bootstrap_length": 1, "replay.importance_exponent": 1.0}
+    )
+    rows = [
+        [(MID, 0, 1, 0, 0), (MID, 1, 1, 1, 0)],
+        [(MID, 0, 1, 0, 0), (MID, 2, 1, 1, 0)],
+        [(LAST, 0, 1, 0, 0), (FIRST, 0, 1, 1, 0)],
+    ]
+    steps = jax.tree.map(lambda *x: np.concatenate(x, axis=1), *(batch_of(each).steps for each in rows))
+    batch = Batch(steps, np.array([1, 4, 0.01], np.float32))
+    loss, outcome = loss_of(batch, config, np.zeros((9, A)), np.zeros((9, A)))
+    assert float(loss) == pytest.approx((0.5 * 1 + 0.5 * 4 / 4) / 2, rel=1e-5)
+    assert outcome.priorities.tolist() == pytest.approx([1, 2, 0])
+
+
+def test_illegal_actions_are_neither_bootstrapped_from_nor_held_to_be_worth_less():
+    """Of both states the last action is illegal, which by the params would be the best one."""
+
+    def unroll(params, inputs, core):
+        return params[inputs.stack.view[..., -1].astype(jnp.int32)], core
+
+    config = replaced(BASE, {"rescale": False, "roots": 1, "period": 1, "bootstrap_length": 1})
+    batch = batch_of([(MID, 0, 1, 0, 0), (MID, 0, 1, 1, 0)])
+    legal = np.broadcast_to(np.array([True, True, False]), (2, 1, A))
+    board = BoardView(batch.steps.observation, legal, np.zeros((2, 1), np.int32))
+    batch = batch._replace(steps=batch.steps._replace(observation=board))
+    network = counting()._replace(unroll=unroll)
+    plain, conservative = (
+        loss_of(batch, replaced(config, {"conservative_cost": c}), PARAMS, TARGET, network) for c in (0.0, 4.0)
+    )
+    assert float(plain[1].priorities[0]) == pytest.approx(0.5 * 1.4)  # Action 1 of state 1.
+    assert conservative[0] - plain[0] == pytest.approx(4 * (np.log(1 + np.exp(0.1)) - 0.0), rel=1e-4)
 
 
 def test_the_core_remembers_the_action_that_was_executed():

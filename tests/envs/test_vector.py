@@ -68,6 +68,22 @@ def test_a_users_own_keeps_ends_and_shows_what_our_spec_says():
     conformance.check(env, steps=40)
 
 
+class CutToo(Counters):
+    """What terminates is at its time limit, too."""
+
+    def step(self, action):
+        shown, reward, terminated, truncated, info = super().step(action)
+        return shown, reward, terminated, terminated | truncated, info
+
+
+def test_termination_goes_before_truncation():
+    batch = Gymnasium(CutToo, vectorised=True)(num_envs=2, seed=0)
+    batch.reset()
+    steps = [batch.step(np.array([0, 1])) for _ in range(3)]
+    assert [step.step_type.tolist() for step in steps] == [[1, 1], [2, 1], [0, 2]]
+    assert [step.discount.tolist() for step in steps] == [[1, 1], [0, 1], [1, 1]]
+
+
 @pytest.mark.parametrize(
     ("env", "apart"),
     [

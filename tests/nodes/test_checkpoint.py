@@ -112,6 +112,18 @@ def test_another_networks_checkpoint_is_refused_by_leaf(tmp_path):
         Checkpointer(tmp_path).restore(state(0, width=5))
 
 
+def test_a_network_with_a_layer_more_or_less_is_another_one(tmp_path):
+    deep = state(1)._replace(params={"linear": {"w": jnp.ones((2, 3))}, "top": {"b": jnp.ones(3)}})
+    for saved, like, message in (
+        (deep, state(0), r"params/top/b is \(3,\) there, missing here"),
+        (state(0), deep, r"params/top/b is missing there, \(3,\) here"),
+    ):
+        folder = tmp_path / str(len(saved.params))
+        Checkpointer(folder).save(1, saved, {})
+        with pytest.raises(ValueError, match=message):
+            Checkpointer(folder).restore(like)
+
+
 def test_a_folder_that_is_only_read_is_not_made(tmp_path):
     assert Checkpointer(tmp_path / "nowhere").latest() is None
     assert not (tmp_path / "nowhere").exists()

@@ -11,7 +11,7 @@ import pytest
 
 from boonta.agents.base import Agent, Batch, Policy, Steps, Table, Update
 from boonta.envs.jax.catch import Catch
-from boonta.nodes.fused import fusion, schedule, tables
+from boonta.nodes.fused import fusion, schedule, stage, tables
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
@@ -88,6 +88,21 @@ def test_each_table_gives_its_share_and_the_renewed_are_what_was_recorded_with_n
                 kept(b"".join(np.ascontiguousarray(leaf[:, column]).tobytes() for leaf in shown))
     assert any((batch.steps.action[0, 2:] != 0).any() for batch in batches)  # Some begin where the policy would not.
     assert len(recorded_rows & set(renewed_rows)) > 5
+
+
+def test_a_policy_to_which_the_past_is_played_back_remembers_the_recorded_actions():
+    """It would always take action 2; its extras are the last action that it knows of."""
+
+    def act(params, key, timestep, action):
+        return jnp.full_like(action, 2), {"before": action}, jnp.full_like(action, 2)
+
+    policy = Policy(lambda slots: jnp.zeros(slots.size, jnp.int32), act, executed=lambda state, action: action)
+    step, numbers = np.ones((3, 2), np.int32), np.ones((3, 2), np.float32)
+    action = np.array([[1, 0], [0, 1], [1, 1]], np.int32)
+    steps = Steps(numbers, step, numbers, numbers, action, {"before": step}, step)
+    found = stage.play_back(policy, (), jnp.int32(7), steps, jax.random.PRNGKey(0))
+    assert found.extras["before"].tolist() == [[0, 0], [1, 0], [0, 1]]
+    assert found.action.tolist() == action.tolist() and found.version.tolist() == [[7, 7]] * 3
 
 
 def test_ratios_of_samples_to_inserts_are_kept_by_all_tables(recorded):
@@ -179,6 +194,8 @@ def test_every_table_is_filled_to_its_minimum_first():
     assert fusion.fuse(recorder(), ENV, SLOTS).first_steps == SLOTS * 8  # 7 rows have 2 sequences of each slot.
     later = change("past", min_size=12)
     assert fusion.fuse(recorder(later), ENV, SLOTS).first_steps == SLOTS * 10
+    odd = change("past", min_size=9)  # Three sequences of each slot, since two would be 8.
+    assert fusion.fuse(recorder(odd), ENV, SLOTS).first_steps == SLOTS * 10
     more = change("again", min_size=20)
     assert fusion.fuse(recorder(more), ENV, SLOTS).first_renewed == 24  # 8 at once.
 

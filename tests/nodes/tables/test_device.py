@@ -13,7 +13,7 @@ import pytest
 from boonta.nodes.tables import device
 from boonta.nodes.tables.conformance import REPLAY
 from boonta.nodes.tables.device import State, make_device_table
-from boonta.nodes.tables.judge import SIGNATURE, SLOTS, row
+from boonta.nodes.tables.judge import SIGNATURE, SLOTS, STREAM, errors_of_rows, row
 
 
 @pytest.mark.once
@@ -59,6 +59,22 @@ def test_a_table_gives_the_same_once_its_number_of_rows_has_gone_back(monkeypatc
     assert most // 2 <= int(gone_back.rows) <= most
     if sampler == "proportional":  # Flashbax's own count would overflow, too.
         assert int(gone_back.buffer.running_index) <= most + 1
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 6])
+def test_fresh_sequences_have_their_errors_however_many_rows_come_at_once(number):
+    table = make_device_table(
+        dataclasses.replace(REPLAY, sampler="proportional", size=10 * SLOTS, errors=errors_of_rows), SLOTS
+    )
+    empty = table.init(jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), SIGNATURE))
+    one_by_one = together = empty
+    for t in range(12):
+        one_by_one = table.add(one_by_one, jax.tree.map(lambda leaf, t=t: leaf[t : t + 1], STREAM))
+    for t in range(0, 12, number):
+        together = table.add(together, jax.tree.map(lambda leaf, t=t: leaf[t : t + number], STREAM))
+    priorities = one_by_one.buffer.sum_tree_state.nodes
+    np.testing.assert_allclose(together.buffer.sum_tree_state.nodes, priorities, rtol=1e-5)
+    assert len(np.unique(priorities)) > 4
 
 
 @pytest.mark.parametrize("size", [2, 1_000, 100_003, 1_000_000])

@@ -65,6 +65,14 @@ def test_the_first_known_are_forgotten_beyond_the_tables_size():
     np.testing.assert_allclose(ranks(np.array([4]), np.array([0.5])), [1 / 2])  # only 1.0 is above
 
 
+def test_one_that_is_drawn_again_is_not_known_for_longer():
+    """It lies in the table since before the others, and so is dropped before them."""
+    ranks = Ranks(2)
+    ranks(np.array([1, 2]), np.array([9.0, 8.0]))
+    ranks(np.array([1]), np.array([9.0]))
+    np.testing.assert_allclose(ranks(np.array([3]), np.array([8.5])), [1])  # 9.0 is forgotten, and 8.0 isn't.
+
+
 def test_ranks_agree_with_sorting_to_a_bins_width():
     rng = np.random.default_rng(0)
     errors = np.exp(rng.normal(-4, 3, 20_000)).astype(np.float32)

@@ -56,6 +56,14 @@ def test_a_run_that_went_back_to_a_checkpoint_repeats_what_came_after_it():
     ]
 
 
+def test_a_time_that_has_gone_back_is_repeated_whatever_the_actors_have_counted_since():
+    rows = [row(n, n, eval_return=n, eval_version=n) for n in (10, 20)]
+    assert points([*rows, row(25, 25, eval_return=0.0, eval_version=25.0) | {"seconds": 1.5}]) == [
+        (10.0, 1.0, 10.0),
+        (25.0, 1.5, 0.0),
+    ]
+
+
 def test_a_row_of_before_a_run_had_its_counters_back_hides_no_others():
     rows = [row(n, n, eval_return=n, eval_version=n) for n in (10, 20)]
     early = [{"seconds": 0.5, "eval_return": None}, {"seconds": 1.5, "env_steps": 0.0, "updates": 0.0}]
@@ -114,5 +122,6 @@ def test_a_run_that_counts_no_env_steps_has_its_updates_instead():
 
 
 def test_the_first_time_at_a_bar_counts():
-    assert curves.reaches(curve([1, 2, 3], [0, 5, 4]), 4.5) == (2, 2)
+    for bar in (4.5, 5):
+        assert curves.reaches(curve([1, 2, 3], [0, 5, 4]), bar) == (2, 2)
     assert curves.reaches(curve([1, 2, 3], [0, 5, 4]), 6) is None
