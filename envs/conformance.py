@@ -21,7 +21,7 @@ from dm_env import specs
 
 from boonta.envs import base
 from boonta.envs.actions import beyond_bounds, other_actions, random_actions
-from boonta.envs.jax.base import JaxEnv, as_env
+from boonta.envs.jax.base import JaxEnv
 from boonta.envs.jax.purity import check_pure
 from boonta.envs.spec_check import ConformanceError, check_spec, misfit, name_of
 
@@ -68,7 +68,6 @@ def check(
     """
     if isinstance(env, JaxEnv):
         check_pure(env)
-        env = as_env(env)
     check_spec(env)
     _check_pickle(env)
     _check_batch(env, num_envs, seed)

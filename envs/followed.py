@@ -11,7 +11,6 @@ import dataclasses
 import numpy as np
 
 from boonta.envs import base
-from boonta.envs.jax.base import Batched
 from boonta.envs.jax.pgx import Pgx
 from boonta.envs.open_spiel import OpenSpiel
 from boonta.envs.wrapped import WrappedEnv
@@ -22,7 +21,7 @@ class Followed:
     """Behaves as `env`, and plays the same actions in an OpenSpiel game beside it.
 
     Attributes:
-      env: a game of two players, such as `as_env(Pgx("connect_four"))`.
+      env: a game of two players, such as `Pgx("connect_four")`.
       by: the OpenSpiel game with the same rules and the same numbering of actions.
 
     Raises:
@@ -54,9 +53,7 @@ def with_open_spiel_states(env: base.Env) -> base.Env:
     Raises:
       ValueError: OpenSpiel has no such game, or one with another number of actions.
     """
-    if not isinstance(env, Batched) or not isinstance(env.env, Pgx):
-        return env
-    return Followed(env, OpenSpiel(env.env.game))
+    return Followed(env, OpenSpiel(env.game)) if isinstance(env, Pgx) else env
 
 
 class FollowedBatch(WrappedEnv):

@@ -12,7 +12,6 @@ from boonta.agents.base import Agent
 from boonta.agents.impala import Config, make
 from boonta.agents.meta import meta_gradient as learn_meta
 from boonta.envs.base import Env
-from boonta.envs.jax.base import as_env
 from boonta.envs.jax.gymnax import Gymnax
 from boonta.nodes.population import Population
 from boonta.programs.wiring.command_line.fields import numbers_by_field
@@ -26,7 +25,7 @@ def meta_gradient(
     *,
     config: Config,
     evaluation: Evaluation,
-    env: Env = as_env(Gymnax("CartPole-v1")),  # noqa: B008
+    env: Env = Gymnax("CartPole-v1"),  # noqa: B008
     learn: tuple[str, ...] = ("discount=0.5",),
     meta_learning_rate: float = 1e-2,
     seeds: int = 8,

@@ -9,7 +9,6 @@ Glossary of shapes: B batch (environment slots stepped together), A actions.
 from __future__ import annotations
 
 import abc
-import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -26,6 +25,8 @@ Nest = Any
 
 class JaxEnv(abc.ABC):
     """One slot of an environment as pure functions; a frozen dataclass of settings, hashable and picklable.
+
+    It is an `envs.base.Env`, too, whose batches actors and evaluators step on the host.
 
     A slot is the same endless stream as in `envs.base`: FIRST, MID…, LAST, FIRST, …; the step after LAST begins the
     next episode, ignores its action, and has a reward of 0 and a discount of 1. All randomness comes from the key,
@@ -70,6 +71,10 @@ class JaxEnv(abc.ABC):
     def steps_per_s(self) -> float | None:
         """Env steps in a second of the simulated time; None where there is no such time."""
         return None
+
+    def __call__(self, num_envs: int, seed: int) -> base.BatchedEnv:
+        """Makes a batch of slots as `envs.base.Env` does, jitted and vmapped on JAX's default device."""
+        return _JaxBatch(self, num_envs, seed)
 
     def draw(self, state: Nest) -> np.ndarray | None:
         """Draws slots, uint8 [B, H, W, 3], from their states as numpy arrays [B, ...]; None if there is no picture.
@@ -190,29 +195,6 @@ def draw_bits(key: jax.Array, count: int) -> jax.Array:
     """
     blocks = [jax.random.key_data(jax.random.fold_in(key, i)) for i in range(-(-count // 2))]
     return jnp.concatenate(blocks)[:count]
-
-
-def as_env(env: JaxEnv) -> Batched:
-    """Makes a JAX environment an `envs.base.Env`, for actors, evaluators and the conformance suite."""
-    return Batched(env)
-
-
-@dataclasses.dataclass(frozen=True)
-class Batched:
-    """An `envs.base.Env` that runs a JAX environment, jitted and vmapped, on JAX's default device.
-
-    Attributes:
-      env: the environment of every slot.
-    """
-
-    env: JaxEnv
-
-    @property
-    def spec(self) -> base.EnvSpec:
-        return self.env.spec
-
-    def __call__(self, num_envs: int, seed: int) -> base.BatchedEnv:
-        return _JaxBatch(self.env, num_envs, seed)
 
 
 class _JaxBatch(base.BatchedEnv):

@@ -51,7 +51,7 @@ class Pgx(Game):
     """A zero-sum game of perfect information for two players who take turns.
 
     The view is pgx's observation for the player to move, whose own pieces come first, and one more plane that holds the
-    player, 0 or 1. An illegal action loses the game; `as_env(env)` refuses it.
+    player, 0 or 1. An illegal action loses the game in a compiled program; a batch refuses it.
 
     Attributes:
       game: a name for `pgx.make`, such as "connect_four", "tic_tac_toe" or "go_9x9".

@@ -13,7 +13,7 @@ from boonta.agents.base import Agent, Nest, Policy, Slots, Steps, Table
 from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
 from boonta.envs.step_check import StepCheck
 from boonta.nodes.acting.base import Acted, OpenAct, ParamsHandle
-from boonta.nodes.acting.outputs import checked_step, require_stored
+from boonta.nodes.acting.outputs import checked_step, require_played, require_stored
 from boonta.nodes.acting.refresh import Refresh, allowance_of
 from boonta.nodes.base import Node
 from boonta.nodes.tables import contract
@@ -265,4 +265,6 @@ def _traced_shapes(agent: Agent, spec: EnvSpec) -> Steps:
         return Steps.of(timestep, action, extras, timestep.step_type, core)
 
     shapes = jax.eval_shape(step, acting_params(agent))
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)
+    require_played(one.action, spec.actions)
+    return one

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
+from dm_env import specs
 
 from boonta.agents.base import Nest, Policy
 from boonta.envs.base import TimeStep
@@ -72,6 +74,24 @@ def require_stored(extras: Nest) -> None:
     for name, leaf in _leaves("the policy's extras", extras, is_leaf=lambda leaf: leaf is None).items():
         if leaf is None:
             raise OutputError(f"{name} is None; it must be an array [B, ...], or left out")
+
+
+def require_played(action: Any, wanted: specs.Array) -> None:
+    """Refuses an agent whose actions an environment can't play, as `envs.actions.check_action` would in the first step.
+
+    Args:
+      action: shape and dtype of one slot's action.
+      wanted: the environment's spec of it.
+
+    Raises:
+      OutputError: another shape, or real numbers for integers.
+    """
+    is_real = not np.issubdtype(action.dtype, np.integer)
+    if action.shape != wanted.shape or (is_real and np.issubdtype(wanted.dtype, np.integer)):
+        raise OutputError(
+            f"the agent's actions are {shown(action)}, those of the environment are {shown(wanted)}; make the agent "
+            "with the environment's spec"
+        )
 
 
 def _require_slots(what: str, nest: Nest, slots: int) -> None:

@@ -14,7 +14,7 @@ from dm_env import specs
 
 from boonta.agents.base import Nest
 from boonta.envs.base import SAME_STEPS, Env
-from boonta.envs.jax.base import Batched
+from boonta.envs.jax.base import JaxEnv
 from boonta.envs.names import steady
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.files import sealed, write_whole
@@ -22,6 +22,8 @@ from boonta.nodes.snapshots.files import sealed, write_whole
 FORMAT = "boonta trajectories"
 VERSION = 1
 INDEX = "index.json"
+# Archives that Boonta 0.2 has made name a JAX environment so, and have it as one text.
+ADAPTER = "Batched"
 IN_JAX = "jax."  # The names of JAX environments begin with it: some have a twin without JAX of the same name.
 Count = Annotated[int, pydantic.Field(ge=1, lt=1 << 40)]
 
@@ -96,12 +98,11 @@ _INDEX = pydantic.TypeAdapter(Index)
 def describe(env: Env) -> Environment:
     """Describes an environment by its name, its settings if it is a dataclass, and its spec.
 
-    Settings that change none of its steps, see `envs.base.SAME_STEPS`, are left out. A JAX environment is described
-    itself, rather than the adapter around it.
+    Settings that change none of its steps, see `envs.base.SAME_STEPS`, are left out.
     """
     spec = env.spec
     made = _reduced(env)
-    made, prefix = (made.env, IN_JAX) if isinstance(made, Batched) else (made, "")
+    prefix = IN_JAX if isinstance(made, JaxEnv) else ""
     settings = {field.name: getattr(made, field.name) for field in _fields(made) if not keeps_steps(field)}
     return Environment(
         name=prefix + type(made).__name__,
@@ -119,9 +120,8 @@ def require_environment(folder: pathlib.Path, archived: Environment, env: Env) -
     Settings that only one of the two has are ignored, because later versions of an environment may add settings.
     """
     described = describe(env)
-    if archived.name == Batched.__name__ and isinstance(env, Batched):
-        # Archives that Boonta 0.2 has made name the adapter, and have the JAX environment as one text.
-        described = dataclasses.replace(described, name=archived.name, settings={"env": _text(_reduced(env).env)})
+    if archived.name == ADAPTER and isinstance(env, JaxEnv):
+        described = dataclasses.replace(described, name=archived.name, settings={"env": _text(_reduced(env))})
     there, here = dataclasses.asdict(archived), dataclasses.asdict(described)
     settings_there, settings_here = there.pop("settings"), here.pop("settings")
     pairs = {field: (there[field], here[field]) for field in here}

@@ -253,9 +253,8 @@ def check_fits(agent: Agent, env: JaxEnv) -> None:
         what no policy does; or another of the agent's parts fails, whatever the environment.
     """
     spec, name = env.spec, type(env).__name__
-    remade = f"make the agent with the spec of this {name}"
     try:
-        action = step_shapes(agent, spec).action
+        step_shapes(agent, spec)
     except (OutputError, jax.errors.JAXTypeError):
         raise  # It says what is wrong, and where; that isn't the spec.
     except (AttributeError, TypeError, ValueError) as error:
@@ -263,11 +262,8 @@ def check_fits(agent: Agent, env: JaxEnv) -> None:
         shapes = jax.tree.map(shown, spec.observations)
         raise ValueError(
             f"the agent's policy can't take observations of {name}, {shapes} ({str(error).strip()}{where(error)}); "
-            f"{remade}, if it isn't"
+            f"make the agent with the spec of this {name}, if it isn't"
         ) from error
-    wanted = spec.actions
-    if (action.shape, action.dtype) != (wanted.shape, wanted.dtype):
-        raise ValueError(f"the agent's actions are {shown(action)}, those of {name} are {shown(wanted)}; {remade}")
 
 
 def _check_parts(agent: Agent) -> None:

@@ -11,7 +11,6 @@ import gymnasium
 
 from boonta.envs.base import Env
 from boonta.envs.gymnasium import REGISTERING
-from boonta.envs.jax.base import as_env
 from boonta.nodes.archive.index import IN_JAX, Environment, read_index, require_environment
 from boonta.nodes.snapshots.schema import checked
 from boonta.programs.wiring.environments import FAMILIES
@@ -40,7 +39,6 @@ def env_of_archive(folder: pathlib.Path) -> Env:
         made = getattr(importlib.import_module(family.module), family.name)
         hints = typing.get_type_hints(made)
         env = made(**{field: checked(hints[field], value) for field, value in recorded.settings.items()})
-        env = as_env(env) if family.jax else env
         _ = env.spec  # Some find only here what they lack.
     except ImportError as error:
         raise BadInput(f"{folder} is of {recorded.name!r}: {error}") from error

@@ -13,7 +13,6 @@ import numpy as np
 import tyro
 
 from boonta.envs.base import Env, EnvSpec, suggest
-from boonta.envs.jax.base import Batched, JaxEnv, as_env
 from boonta.envs.names import in_gymnasium, named
 from boonta.envs.spec_check import ConformanceError, adapter_of, check_spec
 from boonta.programs.wiring.command_line.booleans import spelled_out
@@ -89,7 +88,7 @@ def make_env(name: str, arguments: Sequence[str] = ()) -> Env:
     try:
         kind = getattr(importlib.import_module(family.module), family.name)
         settings = _given(_settings_of(kind, {}), arguments)
-        env = _as_env(kind(game, **settings) if family.has_games else kind(**settings))
+        env = kind(game, **settings) if family.has_games else kind(**settings)
         _ = env.spec  # Some only find out here that they can't be made.
         return env
     except (ValueError, ImportError) as error:
@@ -116,22 +115,16 @@ def _own(name: str) -> Env:
             found = found()
         except ValueError as error:  # Of one of our adapters, or of its own.
             raise BadInput(f"environment {name!r}: {error}") from error
-    env = _as_env(found)
-    if not hasattr(env, "spec") or not callable(env):
-        kind = type(env).__name__
+    if not hasattr(found, "spec") or not callable(found):
+        kind = type(found).__name__
         raise BadInput(
-            f"environment {name!r} is a {kind}, not an Env: it needs a spec and (num_envs, seed){adapter_of(env)}"
+            f"environment {name!r} is a {kind}, not an Env: it needs a spec and (num_envs, seed){adapter_of(found)}"
         )
     try:
-        check_spec(env)
+        check_spec(found)
     except ConformanceError as error:
         raise BadInput(f"environment {name!r} has a spec that agents can't take: {error}") from error
-    return env
-
-
-def _as_env(env: Any) -> Env:
-    """Puts a `JaxEnv` behind the contract of the others."""
-    return as_env(env) if isinstance(env, JaxEnv) else env
+    return found
 
 
 def kind_of(env: Env) -> str:
@@ -150,18 +143,17 @@ def kind_of(env: Env) -> str:
 
 
 def _named_kind(env: Env) -> str:
-    inner = _inner(env)
-    if hasattr(inner, "kind"):
-        return inner.kind
-    wrapped: Any = getattr(inner, "env", None)
+    if hasattr(env, "kind"):
+        return env.kind
+    wrapped: Any = getattr(env, "env", None)
     if isinstance(getattr(wrapped, "spec", None), EnvSpec):
         return _named_kind(wrapped)
-    game = getattr(inner, "game", getattr(inner, "env", ""))
+    game = getattr(env, "game", getattr(env, "env", ""))
     if game == "CartPole-v1":
         return "cartpole"
     if env.spec.num_players == 2:
         return "connect_four" if game == "connect_four" else "board"
-    return _family_name(type(inner)) or "default"
+    return _family_name(type(env)) or "default"
 
 
 def settings_class(env: Env) -> Any:
@@ -169,8 +161,7 @@ def settings_class(env: Env) -> Any:
 
     It leaves out the name of the game, which the command line gives first, and values that no flag can express.
     """
-    inner = _inner(env)
-    return _settings_of(type(inner), vars(inner)) if dataclasses.is_dataclass(inner) else None
+    return _settings_of(type(env), vars(env)) if dataclasses.is_dataclass(env) else None
 
 
 def _settings_of(kind: Any, values: Mapping[str, Any]) -> Any:
@@ -206,7 +197,8 @@ def with_settings(env: Env, settings: Any) -> Env:
     Raises:
       ValueError: the environment refuses them.
     """
-    return _as_env(dataclasses.replace(_inner(env), **dataclasses.asdict(settings)))
+    changed: Any = env
+    return dataclasses.replace(changed, **dataclasses.asdict(settings))
 
 
 def usual(name: str, env: Env) -> Any:
@@ -216,15 +208,9 @@ def usual(name: str, env: Env) -> Any:
     """
     if ":" in name:
         return env
-    inner = _inner(env)
-    defaults = {f.name: f.default for f in dataclasses.fields(inner) if f.default is not dataclasses.MISSING}
-    settings = dataclasses.asdict(inner) | defaults
-    return settings if inner is env else {"env": settings}
-
-
-def _inner(env: Env) -> Any:
-    """The environment that has the settings: the JAX environment inside an adapter, otherwise `env` itself."""
-    return env.env if isinstance(env, Batched) else env
+    made: Any = env
+    defaults = {f.name: f.default for f in dataclasses.fields(made) if f.default is not dataclasses.MISSING}
+    return dataclasses.asdict(made) | defaults
 
 
 def _family_name(kind: type) -> str:
@@ -249,23 +235,26 @@ def module_of(env: Env, name: str = "") -> str:
     """
     if ":" in name:
         return name.partition(":")[0]
-    inner = _inner(env)
-    if not type(inner).__module__.startswith(OURS):
-        return type(inner).__module__
-    game = getattr(inner, dataclasses.fields(inner)[0].name, None) if dataclasses.is_dataclass(inner) else None
+    if not type(env).__module__.startswith(OURS):
+        return type(env).__module__
+    game = _first_setting(env) if dataclasses.is_dataclass(env) else None
     return getattr(game, "__module__", None) or "" if callable(game) else ""
 
 
 def name_of(env: Env) -> str:
     """The environment's name in a run's default folder: its family and game, with dashes, or what makes it."""
-    inner = _inner(env)
-    name = _family_name(type(inner))
+    name = _family_name(type(env))
     if name:
-        game = getattr(inner, dataclasses.fields(inner)[0].name) if FAMILIES[name].has_games else ""
+        game = _first_setting(env) if FAMILIES[name].has_games else ""
         if callable(game):
             return _maker(game) or name
         return "-".join(filter(None, (name, str(game).replace("/", "-"))))
-    return _maker(getattr(inner, "make", None)) or type(inner).__name__.lower()
+    return _maker(getattr(env, "make", None)) or type(env).__name__.lower()
+
+
+def _first_setting(env: Any) -> Any:
+    """The value of a dataclass's first field; of an environment that has games it names the game."""
+    return getattr(env, dataclasses.fields(env)[0].name)
 
 
 def _maker(made_by: Any) -> str:

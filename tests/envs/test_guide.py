@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from boonta.envs import base, conformance
-from boonta.envs.jax.base import as_env
 from boonta.tests.helpers.examples import python_blocks
 
 GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "pages" / "guides" / "environment.md"
@@ -55,5 +54,5 @@ def test_an_environment_in_jax_of_the_guide(name, players, tmp_path, monkeypatch
     monkeypatch.syspath_prepend(tmp_path)
     env = getattr(importlib.import_module(f"my_{name.lower()}"), name)()
     assert env.spec.num_players == players
-    assert players == 2 or names_of_metrics(as_env(env)) == ["is_success"]
+    assert players == 2 or names_of_metrics(env) == ["is_success"]
     conformance.check(env, steps=240)

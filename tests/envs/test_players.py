@@ -5,7 +5,6 @@ import pytest
 
 from boonta.envs import base, catch, conformance
 from boonta.envs.followed import Followed
-from boonta.envs.jax.base import as_env
 from boonta.envs.jax.pgx import Pgx
 from boonta.envs.open_spiel import OpenSpiel
 from boonta.envs.players import PerfectPlayer, RandomPlayer, UctPlayer
@@ -102,12 +101,12 @@ def test_refuses_what_it_cannot_play():
 
 @pytest.mark.parametrize("game", ["tic_tac_toe", "connect_four", "othello"])
 def test_openspiel_follows_a_game_of_pgx(game):
-    env = Followed(as_env(Pgx(game)), OpenSpiel(game))
+    env = Followed(Pgx(game), OpenSpiel(game))
     conformance.check(env, num_envs=4, steps=150 if game == "othello" else 60)
 
 
 def test_players_look_into_the_game_that_follows():
-    followed = Followed(as_env(Pgx("tic_tac_toe")), TIC_TAC_TOE)
+    followed = Followed(Pgx("tic_tac_toe"), TIC_TAC_TOE)
     np.testing.assert_array_equal(match(followed, [PerfectPlayer(), PerfectPlayer()], 10), np.zeros(10))
     assert match(followed, [UctPlayer(200), RandomPlayer()], 10).mean() > 0.5
 

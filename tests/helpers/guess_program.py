@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from boonta.envs.base import Env
-from boonta.envs.jax.base import as_env
 from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
@@ -12,7 +11,7 @@ from boonta.tests.helpers import tiny
 from boonta.tests.helpers.jax_guess import Guess
 
 
-def guess_program(run: RunFlags = Run(launch="anakin"), env: Env = as_env(Guess())) -> Program:  # noqa: B008
+def guess_program(run: RunFlags = Run(launch="anakin"), env: Env = Guess()) -> Program:  # noqa: B008
     """Learns to guess.
 
     Args:

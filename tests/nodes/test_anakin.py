@@ -289,7 +289,10 @@ def test_an_environment_that_is_not_of_jax_is_refused(tmp_path):
             Catch(6, 4),
             r"policy can't take observations of Catch, float32\[6, 4\] \(.*make the agent with the spec",
         ),
-        (Steered(4, 3), r"the agent's actions are int32\[\], those of Steered are float32\[2\]; make the agent with"),
+        (
+            Steered(4, 3),
+            r"the agent's actions are int32\[\], those of the environment are float32\[2\]; make the agent with",
+        ),
     ],
 )
 def test_an_agent_made_for_another_spec_is_refused_before_compiling(tmp_path, env, message):

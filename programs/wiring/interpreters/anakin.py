@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from boonta.envs.base import Env
-from boonta.envs.jax.base import Batched, JaxEnv
+from boonta.envs.jax.base import JaxEnv
 from boonta.nodes.actor import NUM_ENVS, Actor
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.arena import Arena
@@ -134,13 +134,13 @@ def _replayed(program: Program) -> dict[str, Any]:
 
 
 def jax_env_of(env: Env) -> JaxEnv:
-    """The JAX environment that `env` adapts, or its JAX twin.
+    """An environment that is in JAX itself, or its JAX twin.
 
     Raises:
       ValueError: it has neither.
     """
-    if isinstance(env, Batched):
-        return env.env
+    if isinstance(env, JaxEnv):
+        return env
     make_twin = getattr(env, "jax_twin", None)
     if make_twin is None:
         raise ValueError(

@@ -9,7 +9,7 @@ import pytest
 from dm_env import specs
 
 from boonta.envs import base
-from boonta.envs.jax.base import Game, as_env, draw_bits
+from boonta.envs.jax.base import Game, draw_bits
 from boonta.envs.jax.catch import Catch
 
 
@@ -76,13 +76,13 @@ def test_drawn_bits_are_even_and_independent(count):
 
 
 def test_a_batch_begins_anew_when_reset():
-    batch = as_env(Rolls())(num_envs=50, seed=0)
+    batch = Rolls()(num_envs=50, seed=0)
     one = batch.step(np.zeros(50, int))  # A step before any reset is a reset.
     batch.step(np.ones(50, int))
     two = batch.reset()
     assert (one.step_type == base.FIRST).all() and (two.step_type == base.FIRST).all()
     assert len(np.unique(one.observation)) > 40 and (one.observation == two.observation).mean() < 0.1
-    again = as_env(Rolls())(num_envs=50, seed=0)
+    again = Rolls()(num_envs=50, seed=0)
     np.testing.assert_array_equal(again.reset().observation, one.observation)
     np.testing.assert_array_equal(again.reset().observation, two.observation)
 
@@ -96,7 +96,7 @@ def test_batches_and_copies_share_a_compilation():
             return super().move(key, state, action)
 
     for env in (Watched(), Watched(), Watched(rows=10)):
-        batch = as_env(env)(num_envs=2, seed=1)
+        batch = env(num_envs=2, seed=1)
         batch.reset()
         batch.step(np.ones(2, np.int64))  # Both int32 and int64 are accepted.
         batch.step(np.ones(2, np.int32))
@@ -104,19 +104,19 @@ def test_batches_and_copies_share_a_compilation():
 
 
 def test_goes_to_another_process_and_back():
-    env = pickle.loads(pickle.dumps(as_env(Catch(rows=4, columns=3))))
-    assert env == as_env(Catch(rows=4, columns=3)) and env.spec == Catch(4, 3).spec
+    env = pickle.loads(pickle.dumps(Catch(rows=4, columns=3)))
+    assert env == Catch(rows=4, columns=3) and env.spec == Catch(4, 3).spec
 
 
 def test_refuses_actions_that_no_slot_could_take():
-    batch = as_env(Catch())(num_envs=2, seed=0)
+    batch = Catch()(num_envs=2, seed=0)
     batch.reset()
     with pytest.raises(ValueError, match="action of slot 1 is 3; allowed: 0 to 2"):
         batch.step(np.array([0, 3]))
 
 
 def test_renders_nothing_where_the_observation_is_the_picture():
-    batch = as_env(Catch())(num_envs=2, seed=0)
+    batch = Catch()(num_envs=2, seed=0)
     assert batch.render() is None
     batch.reset()
     assert batch.render() is None

@@ -10,7 +10,6 @@ pytest.importorskip("brax")
 
 from boonta.envs import base, conformance, rendering  # noqa: E402
 from boonta.envs.jax import brax as jax_brax  # noqa: E402
-from boonta.envs.jax.base import as_env  # noqa: E402
 from boonta.envs.jax.purity import check_pure  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Brax System:UserWarning")
@@ -20,11 +19,11 @@ def test_keeps_the_contract():
     env = jax_brax.Brax("fast", max_episode_steps=12)
     check_pure(env)
     conformance.check(env, num_envs=2, steps=40)
-    assert env.steps_per_s is None and as_env(env)(1, 0).render() is None
+    assert env.steps_per_s is None and env(1, 0).render() is None
 
 
 def test_time_truncates_and_beyond_bounds_is_the_bound():
-    batch = as_env(jax_brax.Brax("fast", max_episode_steps=3))(num_envs=2, seed=0)
+    batch = jax_brax.Brax("fast", max_episode_steps=3)(num_envs=2, seed=0)
     batch.reset()
     steps = [batch.step(np.array([[100.0], [1.0]], np.float32)) for _ in range(4)]
     assert [step.step_type.tolist() for step in steps] == [[base.MID] * 2] * 2 + [[base.LAST] * 2, [base.FIRST] * 2]
@@ -38,7 +37,7 @@ def test_bodies_fall_and_are_drawn():
     env = jax_brax.Brax("inverted_pendulum", backend="spring")
     assert env.spec.observations == specs.Array((4,), np.float32, "observation")
     assert env.spec.actions == specs.BoundedArray((1,), np.float32, [-1.0], [1.0], "action")
-    batch = as_env(env)(num_envs=2, seed=0)
+    batch = env(num_envs=2, seed=0)
     started, shown = batch.reset(), batch.render()
     for t in range(1, 100):
         step = batch.step(np.ones((2, 1), np.float32))

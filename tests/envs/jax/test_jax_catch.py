@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from boonta.envs import base, catch, conformance
-from boonta.envs.jax import base as jax_base
 from boonta.envs.jax.catch import Catch
 from boonta.envs.jax.purity import check_pure
 
 
 def test_keeps_the_contract():
     check_pure(Catch())
-    conformance.check(jax_base.as_env(Catch(rows=4, columns=3)), steps=40)
+    conformance.check(Catch(rows=4, columns=3), steps=40)
 
 
 def test_spec_is_that_of_its_twin():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from boonta.envs import base, conformance
-from boonta.envs.jax.base import as_env
 from boonta.envs.jax.grid_world import GridWorld
 from boonta.envs.jax.purity import check_pure
 
@@ -84,7 +83,7 @@ def test_the_shortest_way_is_rewarded_at_its_end():
 
 def test_walls_stop_the_agent_and_time_ends_the_episode():
     env = GridWorld(2, max_episode_steps=6)
-    batch = as_env(env)(num_envs=16, seed=0)
+    batch = env(num_envs=16, seed=0)
     before = batch.reset().observation
     walls, agent = before[..., 0].astype(bool), before[..., 1].reshape(16, -1).argmax(axis=1)
     row, column = agent // 3, agent % 3
@@ -100,7 +99,7 @@ def test_walls_stop_the_agent_and_time_ends_the_episode():
 
 
 def test_draws_each_slot():
-    batch = as_env(GridWorld())(num_envs=3, seed=0)
+    batch = GridWorld()(num_envs=3, seed=0)
     board = batch.reset().observation
     picture = batch.render()
     assert picture.shape == (3, 7, 7, 3)

@@ -6,7 +6,6 @@ import pytest
 from dm_env import specs
 
 from boonta.envs import base, conformance
-from boonta.envs.jax.base import as_env
 from boonta.envs.jax.gymnax import Gymnax
 from boonta.envs.jax.purity import check_pure
 
@@ -32,7 +31,7 @@ def test_specs():
 
 def test_time_truncates_and_a_fall_terminates():
     env = Gymnax("CartPole-v1", max_episode_steps=12)
-    batch = as_env(env)(num_envs=64, seed=0)
+    batch = env(num_envs=64, seed=0)
     timestep, ends = batch.reset(), {}
     for t in range(1, 13):
         timestep = batch.step((np.arange(64) % 2 + t * (np.arange(64) < 32)) % 2)  # Half of them alternate.
@@ -57,14 +56,14 @@ def test_parameters_change_the_rules_and_distinguish_environments():
     assert heavy != Gymnax("CartPole-v1") and isinstance(hash(heavy), int)
     seen = []
     for env in (heavy, Gymnax("CartPole-v1")):
-        batch = as_env(env)(num_envs=1, seed=0)
+        batch = env(num_envs=1, seed=0)
         batch.reset()
         seen.append([batch.step(np.zeros(1, int)).observation for _ in range(3)][-1])
     assert not np.allclose(*seen)
 
 
 def test_draws_where_the_cart_is_and_how_the_pole_leans():
-    batch = as_env(Gymnax("CartPole-v1"))(num_envs=2, seed=0)
+    batch = Gymnax("CartPole-v1")(num_envs=2, seed=0)
     batch.reset()
     for _ in range(7):
         batch.step(np.array([0, 1]))  # Pushed to the left, the pole leans to the right, and the other way round.
@@ -89,7 +88,7 @@ def test_draws_a_pendulum():
 
 
 def test_draws_a_car_in_its_valley():
-    batch = as_env(Gymnax("MountainCarContinuous-v0"))(num_envs=2, seed=0)
+    batch = Gymnax("MountainCarContinuous-v0")(num_envs=2, seed=0)
     batch.reset()
     for _ in range(30):
         batch.step(np.array([[-1.0], [1.0]], np.float32))
@@ -99,7 +98,7 @@ def test_draws_a_car_in_its_valley():
 
 
 def test_draws_nothing_else():
-    batch = as_env(Gymnax("Acrobot-v1"))(num_envs=1, seed=0)
+    batch = Gymnax("Acrobot-v1")(num_envs=1, seed=0)
     batch.reset()
     assert batch.render() is None
 

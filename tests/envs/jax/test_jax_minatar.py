@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from boonta.envs import base, conformance, minatar
-from boonta.envs.jax.base import as_env
 from boonta.envs.jax.minatar import MinAtar
 from boonta.envs.jax.purity import check_pure
 
@@ -34,7 +33,7 @@ def test_specs_are_those_of_the_package(game, minimal):
 
 
 def test_a_long_game_is_cut_short():
-    batch = as_env(MinAtar("freeway", max_episode_steps=7))(num_envs=2, seed=0)
+    batch = MinAtar("freeway", max_episode_steps=7)(num_envs=2, seed=0)
     steps = [batch.reset(), *(batch.step(np.zeros(2, int)) for _ in range(8))]
     assert [int(step.step_type[0]) for step in steps] == [base.FIRST, *[base.MID] * 6, base.LAST, base.FIRST]
     assert steps[7].discount.tolist() == [1, 1]
@@ -45,14 +44,14 @@ def test_sticky_actions_repeat_the_one_before():
     """Always sticky, the paddle never moves; never sticky, it does; half and half, in some slots."""
     for sticky, moved in ((1.0, {0}), (0.0, {1}), (0.5, {0, 1})):
         env = MinAtar("breakout", sticky_actions=sticky, minimal_actions=True)
-        batch = as_env(env)(num_envs=32, seed=0)
+        batch = env(num_envs=32, seed=0)
         batch.reset()
         paddle = batch.step(np.full(32, 2)).observation[:, 9, :, 0].argmax(axis=1)  # Right.
         assert set(paddle - 4) == moved
 
 
 def test_draws_each_slot():
-    batch = as_env(MinAtar("breakout"))(num_envs=2, seed=0)
+    batch = MinAtar("breakout")(num_envs=2, seed=0)
     batch.reset()
     picture = batch.render()
     assert picture.shape == (2, 10, 10, 3) and not picture[:, 5:9].any() and picture[:, 1:4].all(axis=(1, 2)).any()

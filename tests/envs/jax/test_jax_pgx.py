@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from boonta.envs import base, conformance
-from boonta.envs.jax.base import as_env
 from boonta.envs.jax.pgx import Pgx
 from boonta.envs.jax.purity import check_pure
 
@@ -18,7 +17,7 @@ def test_keeps_the_contract(game):
 
 def test_a_game_of_tic_tac_toe():
     """The first player takes the upper row; the rewards are the mover's, and of both games the same."""
-    batch = as_env(Pgx("tic_tac_toe"))(num_envs=4, seed=0)
+    batch = Pgx("tic_tac_toe")(num_envs=4, seed=0)
     timestep = batch.reset()
     assert (timestep.observation.view == 0).all() and timestep.observation.legal.all()
     for turn, action in enumerate([0, 3, 1, 4, 2]):
@@ -34,7 +33,7 @@ def test_a_game_of_tic_tac_toe():
 
 
 def test_the_second_player_wins():
-    batch = as_env(Pgx("tic_tac_toe"))(num_envs=4, seed=0)
+    batch = Pgx("tic_tac_toe")(num_envs=4, seed=0)
     batch.reset()
     for action in [8, 0, 3, 1, 4, 2]:
         timestep = batch.step(np.full(4, action))
@@ -43,7 +42,7 @@ def test_the_second_player_wins():
 
 
 def test_an_illegal_action_is_refused_on_the_host():
-    batch = as_env(Pgx("connect_four"))(num_envs=2, seed=0)
+    batch = Pgx("connect_four")(num_envs=2, seed=0)
     batch.reset()
     for _ in range(6):
         batch.step(np.array([3, 2]))
@@ -52,7 +51,7 @@ def test_an_illegal_action_is_refused_on_the_host():
 
 
 def test_draws_the_board_as_the_first_player_sees_it():
-    batch = as_env(Pgx("connect_four"))(num_envs=2, seed=0)
+    batch = Pgx("connect_four")(num_envs=2, seed=0)
     batch.reset()
     assert not batch.render().any()
     batch.step(np.array([3, 3]))

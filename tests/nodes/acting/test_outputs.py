@@ -59,6 +59,15 @@ def test_what_a_step_returns_is_refused_by_name(message, run):
         run(agent_with(MISTAKES[message]))
 
 
+@pytest.mark.parametrize("change", [lambda a: a.astype(jnp.float32), lambda a: a[:, None]], ids=["real", "shape"])
+@pytest.mark.parametrize("run", [lambda agent: step_shapes(agent, SPEC), lambda agent: check_fits(agent, JaxCatch())])
+def test_actions_that_the_environment_would_refuse_are_refused_before_the_first_step(change, run):
+    with pytest.raises(
+        OutputError, match=r"^the agent's actions are \w+\[1?\], those of the environment are int32\[\]; "
+    ):
+        run(agent_with(lambda a, e, s: (change(a), e, s)))
+
+
 @pytest.mark.parametrize("part", ["update.init", "update.params", "policy.initial_state"])
 def test_a_part_that_fails_by_itself_is_not_blamed_on_the_environment(part):
     agent, (whole, field) = tiny.make(SPEC), part.split(".")

@@ -15,7 +15,6 @@ from boonta.envs.continuing import Continuing
 from boonta.envs.dm_env import DmEnv
 from boonta.envs.gymnasium import Gymnasium
 from boonta.envs.jax import catch as jax_catch
-from boonta.envs.jax.base import as_env
 from boonta.envs.jax.grid_world import GridWorld
 from boonta.envs.processes import InProcesses
 from boonta.nodes.archive.index import describe, require_environment
@@ -65,17 +64,17 @@ def test_what_is_measured_of_episodes_tells_no_environments_apart():
 
 
 def test_a_jax_environment_is_described_itself_and_not_as_its_twin():
-    described = describe(as_env(jax_catch.Catch(rows=4)))
+    described = describe(jax_catch.Catch(rows=4))
     assert (described.name, described.settings) == ("jax.Catch", {"rows": 4, "columns": 5})
     with pytest.raises(ValueError, match=r"name is 'jax.Catch' there, 'Catch' here"):
         require_environment(pathlib.Path("archive"), described, Catch(rows=4))
 
 
 def test_archives_of_jax_environments_from_before_are_still_of_them():
-    env = as_env(GridWorld(cells=3))
+    env = GridWorld(cells=3)
     older = dataclasses.replace(
         describe(env), name="Batched", settings={"env": "GridWorld(cells=3, max_episode_steps=100)"}
     )
     require_environment(pathlib.Path("archive"), older, env)
     with pytest.raises(ValueError, match=r"setting env is 'GridWorld\(cells=3, .* there, 'GridWorld\(cells=4, "):
-        require_environment(pathlib.Path("archive"), older, as_env(GridWorld(cells=4)))
+        require_environment(pathlib.Path("archive"), older, GridWorld(cells=4))

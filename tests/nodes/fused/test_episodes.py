@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from boonta.agents.base import Policy
-from boonta.envs.jax.base import as_env
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.episodes import Recent
@@ -84,7 +83,7 @@ def test_later_episodes_of_a_slot_and_those_that_are_cut_dont_count():
 
 
 def test_the_twin_of_an_environment_gives_the_same():
-    batch = as_env(Guess())(6, 0)
+    batch = Guess()(6, 0)
     batch.reset()
     for _ in range(12):
         batch.step(np.zeros(6, np.int32))

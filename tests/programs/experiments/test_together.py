@@ -10,7 +10,6 @@ import jax
 import numpy as np
 import pytest
 
-from boonta.envs.jax.base import Batched
 from boonta.nodes.actor import Actor
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.evaluator import Evaluator
@@ -96,7 +95,7 @@ def test_which_runs_can_join(tmp_path, flags, joins):
 def test_a_program_of_ones_own_joins_if_it_has_an_evaluator(tmp_path, evaluator, joins):
     """Whichever of its settings are given."""
     run = Run("anakin", str(tmp_path), stop=StopRule(updates=9))
-    own = Program("own", run, agent(), Batched(ENV), [group(Learner), group(Actor), *evaluator])
+    own = Program("own", run, agent(), ENV, [group(Learner), group(Actor), *evaluator])
     assert may_join(own, {"config": Config()}) == joins
     expected = Evaluation(4, every_s=300.0) if joins else NONE
     assert anakin.fused(own).settings["evaluation"] == expected

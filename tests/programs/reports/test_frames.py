@@ -11,7 +11,6 @@ from PIL import Image, ImageDraw, ImageFont
 from boonta.envs.atari import Atari
 from boonta.envs.catch import Catch
 from boonta.envs.followed import with_open_spiel_states
-from boonta.envs.jax.base import as_env
 from boonta.envs.jax.pgx import Pgx
 from boonta.envs.minatar import MinAtar
 from boonta.envs.open_spiel import OpenSpiel
@@ -152,8 +151,8 @@ def test_a_caption_is_below_and_pictures_of_a_film_have_one_size():
         (MinAtar("breakout", minimal_actions=True), ["stay", "left", "right"]),
         (Atari("Pong"), ["noop", "fire", "right", "left", "rightfire", "leftfire"]),
         (OpenSpiel("tic_tac_toe"), [f"x({row},{column})" for row in range(3) for column in range(3)]),
-        (with_open_spiel_states(as_env(Pgx("connect_four"))), [f"x{column}" for column in range(7)]),
-        (as_env(Pgx("connect_four")), [str(column) for column in range(7)]),
+        (with_open_spiel_states(Pgx("connect_four")), [f"x{column}" for column in range(7)]),
+        (Pgx("connect_four"), [str(column) for column in range(7)]),
     ],
 )
 def test_actions_have_names(env, names):

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from boonta.agents import impala
-from boonta.envs.jax.base import Batched
 from boonta.nodes.actor import Actor
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.evaluating import EvalEpisodes
@@ -203,8 +202,8 @@ def test_by_default_the_policy_is_that_of_the_runs_own_evaluations(deterministic
     acting = [group(Learner), group(Actor)]
     fused = group(Anakin, evaluation=Evaluation(deterministic=deterministic))
     for groups in ([*acting, group(Evaluator, deterministic=deterministic)], [fused]):
-        assert evaluate._deterministic(Program("own", Run(), agent(), Batched(ENV), groups)) is deterministic
-    assert evaluate._deterministic(Program("own", Run(), agent(), Batched(ENV), acting)) is None
+        assert evaluate._deterministic(Program("own", Run(), agent(), ENV, groups)) is deterministic
+    assert evaluate._deterministic(Program("own", Run(), agent(), ENV, acting)) is None
 
 
 def test_bad_input_is_refused(tmp_path):

@@ -11,7 +11,6 @@ import gymnasium
 import pytest
 
 from boonta.envs.gymnasium import Gymnasium
-from boonta.envs.jax.base import as_env
 from boonta.programs.wiring.archived import env_of_archive
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers.archives import make
@@ -30,7 +29,7 @@ from boonta.tests.helpers.countdown import Countdown
 def test_a_jax_environment_is_the_recorded_one(tmp_path, module, name, settings):
     if module != "grid_world":
         pytest.importorskip(module)
-    env = as_env(getattr(importlib.import_module(f"boonta.envs.jax.{module}"), name)(**settings))
+    env = getattr(importlib.import_module(f"boonta.envs.jax.{module}"), name)(**settings)
     make(tmp_path, env=env)
     assert env_of_archive(tmp_path) == env
 
@@ -39,7 +38,7 @@ def test_without_its_package_the_environment_can_not_be_made(tmp_path, monkeypat
     pytest.importorskip("pgx")
     from boonta.envs.jax.pgx import Pgx
 
-    make(tmp_path, env=as_env(Pgx("tic_tac_toe")))
+    make(tmp_path, env=Pgx("tic_tac_toe"))
     monkeypatch.setitem(sys.modules, "boonta.envs.jax.pgx", None)
     with pytest.raises(BadInput, match=r"is of 'jax\.Pgx': "):
         env_of_archive(tmp_path)

@@ -21,7 +21,6 @@ from boonta.envs.dm_env import DmEnv
 from boonta.envs.gymnasium import Gymnasium
 from boonta.envs.jax import catch as catch_in_jax
 from boonta.envs.jax import minatar as minatar_in_jax
-from boonta.envs.jax.base import Batched
 from boonta.envs.jax.gymnax import Gymnax
 from boonta.envs.minatar import MinAtar
 from boonta.envs.names import named
@@ -41,7 +40,7 @@ def test_names_make_environments_of_their_kind():
     for name, env, kind in (
         ("catch", Catch(), "catch"),
         ("minatar/breakout", MinAtar("breakout"), "minatar"),
-        ("gymnax/CartPole-v1", Batched(Gymnax("CartPole-v1")), "cartpole"),
+        ("gymnax/CartPole-v1", Gymnax("CartPole-v1"), "cartpole"),
     ):
         made = environments.make_env(name)
         assert made == env and environments.kind_of(made) == kind
@@ -62,8 +61,8 @@ def test_names_make_environments_of_their_kind():
 
 
 def test_a_twin_in_jax_has_the_name_of_the_world_that_it_is():
-    assert environments.name_of(Batched(minatar_in_jax.MinAtar("breakout"))) == "minatar-breakout"
-    assert environments.name_of(Batched(catch_in_jax.Catch())) == "catch"
+    assert environments.name_of(minatar_in_jax.MinAtar("breakout")) == "minatar-breakout"
+    assert environments.name_of(catch_in_jax.Catch()) == "catch"
 
 
 def test_an_environment_of_the_users_own_has_the_name_of_what_makes_it():
