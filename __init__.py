@@ -4,6 +4,7 @@
 `boonta.programs` are whole programs, and `boonta.deploy` runs them on clusters.
 """
 
-from boonta.programs.wiring.supervision import interrupts
+from boonta.programs.wiring.supervision import interrupts, output
 
+output.open_closed()  # Here, before a library opens anything.
 interrupts.install()  # Here, since imports take seconds, in which a user may press Ctrl-C.

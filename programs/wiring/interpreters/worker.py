@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -87,7 +88,8 @@ def construct(node: type[Node], limit_s: float, **arguments: Any) -> Node:
         arguments |= _learning_together(meeting, arguments)
     owns_process = threading.current_thread() is threading.main_thread()
     if owns_process:
-        stacks.offer()
+        with contextlib.suppress(OSError):  # A disk that is full or read-only stops no node.
+            stacks.offer()
         memory.offer_first()
     made = node(**arguments)
     if owns_process:

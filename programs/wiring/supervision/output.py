@@ -1,4 +1,7 @@
-"""Output that nobody waits for: a terminal that Ctrl-S has stopped, or a pipe that nobody reads, blocks who writes."""
+"""Output that nobody waits for: a terminal that Ctrl-S has stopped, or a pipe that nobody reads, blocks who writes.
+
+Or there is none at all: a shell's `>&-`, and some services, start a process with closed streams.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,22 @@ from boonta.programs.wiring.run_folder.journal import outliving_terminal
 
 # Bytes that wait to be read. The oldest are dropped first, since the run's log has what matters of them.
 MOST = 1 << 16
+STDERR = 2
 REST_S = 5.0  # Time at the end for what still waits to be read.
+
+
+def open_closed() -> None:
+    """Opens the null device in the place of standard streams that are closed; Python has None for these.
+
+    Otherwise a file or a connection that is opened later could get the descriptor of one, and so what libraries print.
+    """
+    missing = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
+    if missing:
+        while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STDERR:
+            os.set_inheritable(descriptor, True)
+        os.close(descriptor)
+    for name in missing:
+        setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115  # It stays open.
 
 
 def has_room(stream: Any) -> bool:

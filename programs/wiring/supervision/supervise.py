@@ -79,7 +79,7 @@ class _Supervisor:
     def watch(self) -> None:
         """Returns when all workers have ended, except for threads that hang."""
         while any(worker.alive() for worker in self._workers) or (
-            self._ending_since is None and pending(self._histories)
+            self._ending_since is None and (pending(self._histories) or self._has_new_deaths())
         ):
             self._refresh()
             guard.report(self._link.has_worked())
@@ -113,9 +113,13 @@ class _Supervisor:
             status = self._link.status
             self._view.show({**status, "restarts": past(self._histories)} if self._restarts else status)
 
+    def _has_new_deaths(self) -> bool:
+        """Whether a worker has died from which nothing has followed yet; all may die between two looks."""
+        return any(worker.death() and self._histories[worker.name].due is None for worker in self._workers)
+
     def _tend_all(self) -> None:
         """Starts dead workers again; asks all to end if a signal came, one may not start again, or the monitor does."""
-        if any(worker.death() and self._histories[worker.name].due is None for worker in self._workers):
+        if self._has_new_deaths():
             self._refresh()  # The worker may just have reported what its exit code doesn't show.
         if self._signals.number:
             self._ask(f"{signal.Signals(self._signals.number).name} to the launcher")

@@ -95,7 +95,7 @@ def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:
         ("lag", number("policy_lag", ".1f")),
         *short(row),
         ("memory", f"{memory:.2f} GB"),
-        ("time", time.strftime("%H:%M:%S", time.gmtime(totals.get("seconds", 0.0)))),
+        ("time", f"{datetime.timedelta(seconds=int(totals.get('seconds', 0.0)))!s:0>8}"),
         ("waits", waits(row) or "-"),
         *away(status.get("away", {})),
         ("saved", saved(status.get("snapshot"))),

@@ -19,6 +19,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.variables import VariableServer
 from boonta.nodes.watch.stopping import StopRule
 from boonta.nodes.watch.stopwatch import process_age
+from boonta.programs.wiring.supervision import stacks
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.batches import Batches
 from boonta.tests.helpers.deadline import DEADLINE_S
@@ -49,6 +50,13 @@ def test_a_node_with_a_process_of_its_own_was_launched_when_that_began(tmp_path)
     assert make().launched_at < now - age + 1.0 < now
     with concurrent.futures.ThreadPoolExecutor() as threads:
         assert threads.submit(make).result().launched_at >= now
+
+
+def test_a_node_starts_where_there_is_no_place_for_its_stacks(tmp_path, monkeypatch):
+    from boonta.programs.wiring.interpreters import worker
+
+    monkeypatch.setenv(stacks.VARIABLE, str(tmp_path / "removed"))
+    assert worker.construct(Monitor, 300.0, name="monitor", folder=str(tmp_path), stop=StopRule()).name == "monitor"
 
 
 def test_a_node_serves_what_it_lists_and_no_more_while_it_runs(tmp_path):

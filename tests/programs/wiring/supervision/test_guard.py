@@ -56,6 +56,13 @@ def test_a_killed_program_starts_again_and_its_end_counts(lives):
     assert output.count("warning: program was killed by SIGSEGV; it starts again in 0 s") == 2
 
 
+def test_a_program_with_closed_streams_starts_and_starts_again(lives):
+    closed = ["sh", "-c", '"$@" >&- 2>&-', "sh"]
+    code = "if life < 2: os.kill(os.getpid(), signal.SIGSEGV)"
+    done = subprocess.run([*closed, sys.executable, "-c", HEAD + code, str(lives)], timeout=DEADLINE_S)
+    assert (done.returncode, number_of(lives)) == (0, 2)
+
+
 def test_where_memory_runs_out_the_program_is_killed_before_its_guard(lives):
     process = begin(lives, "for pid in (os.getpid(), os.getppid()): print(open(f'/proc/{pid}/oom_score_adj').read())")
     program, parent = map(int, process.communicate(timeout=DEADLINE_S)[0].split())

@@ -53,6 +53,22 @@ def in_time(work) -> None:
     assert done.wait(DEADLINE_S)
 
 
+CLOSED = """
+import boonta, os, pathlib, subprocess, sys
+with open(sys.argv[1], "w") as file:
+    print("unread", flush=True)
+    print("unread", file=sys.stderr, flush=True)
+    subprocess.run(["sh", "-c", "echo unread; echo unread >&2"], check=True)
+    print(file.fileno() > 2, sys.stdin.read() == "", sys.stdout.isatty(), file=file)
+"""
+
+
+def test_of_a_process_with_closed_streams_nothing_gets_into_its_files(tmp_path):
+    command = [sys.executable, "-c", CLOSED, str(tmp_path / "file")]
+    subprocess.run(["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *command], check=True, timeout=DEADLINE_S)
+    assert (tmp_path / "file").read_text() == "True True False\n"
+
+
 def test_what_is_printed_comes_in_order():
     with pipe() as reader, output.unblocked():
         for number in range(3):

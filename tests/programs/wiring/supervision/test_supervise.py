@@ -172,6 +172,19 @@ def supervised(monitor: Monitor, *workers, restarts: int) -> supervise._Supervis
     return supervisor
 
 
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_workers_that_die_all_at_once_start_again_if_they_may(capsys, restarts):
+    everybody = [Worker(name, death="was killed by SIGKILL") for name in ("monitor", "actor/0", "learner")]
+    policies = {worker.name: Restarts(number=restarts, backoff_s=0.0) for worker in everybody}
+    with supervise.View() as view:
+        supervisor = supervise._Supervisor(everybody, NoMonitor(), view, Signals(), policies, lambda: None)
+        supervisor.watch()
+    assert [worker.pid for worker in everybody] == [1 + restarts] * 3
+    printed = capsys.readouterr().out
+    assert printed.count(" was killed by SIGKILL while starting; it starts again in 0 s") == 3 * restarts
+    assert supervisor.report() == 1
+
+
 def test_a_hung_worker_is_killed_and_started_again(capsys):
     actor = Worker("actor/0", polls=10**9)
     supervised(Monitor(hung={"actor/0": "has been acting for 9 s"}, **{"actor/0": "acting"}), actor, restarts=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from rich.console import Console
 
 from boonta.programs.wiring.supervision import view
@@ -52,6 +53,12 @@ def test_a_line_says_how_it_goes_and_who_waits_for_whom():
     assert "return -20.50  eval -  env steps 12,345 (1,500/s)  updates 67 (9.40/s)  lag 6.2" in line
     assert "memory 1.20 GB  time 01:02:05  waits actor for room in trajectories 40%" in line
     assert "learner for trajectories" not in line  # 2% is nothing to look at
+
+
+@pytest.mark.parametrize("seconds, shown", [(20.9, "00:00:20"), (86399.0, "23:59:59"), (108000.0, "1 day, 6:00:00")])
+def test_the_time_of_a_run_goes_on_after_a_day(seconds, shown):
+    totals = {**STATUS["totals"], "seconds": seconds}
+    assert f"  time {shown}  " in view.line({**STATUS, "totals": totals})
 
 
 def test_nodes_that_are_away_are_named_with_how_long_those_first_that_are_away_longest():
