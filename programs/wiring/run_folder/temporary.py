@@ -34,11 +34,18 @@ def kept_in(folder: pathlib.Path) -> Iterator[None]:
 
     Args:
       folder: the run's folder, which no other process uses.
+
+    Raises:
+      OSError: what an earlier start has left can't be removed.
     """
     own = (folder / FOLDER).absolute()
     before = os.environ.get(VARIABLE)
     _remove(own)
-    own.mkdir(mode=0o700)
+    try:
+        own.mkdir(mode=0o700)
+    except FileExistsError as error:  # NFS keeps a file that is open: the next try may be after its process's end.
+        why = "a process of an earlier start may still use it; end that, or remove the folder"
+        raise OSError(f"{own} can't be removed: {why}") from error
     place = own if len(os.fsencode(own)) <= LONGEST else pathlib.Path(tempfile.mkdtemp(prefix=PREFIX, dir=MACHINES))
     if place != own:
         (place / OWNER).symlink_to(own)
