@@ -14,6 +14,7 @@ import pytest
 from boonta.nodes import metrics
 from boonta.nodes.snapshots.store import numbers
 from boonta.programs.tools.status import status
+from boonta.programs.wiring.run_folder.state import is_held
 from boonta.programs.wiring.run_folder.temporary import OWNER, kept_in
 from boonta.tests.helpers.damage import flip
 from boonta.tests.helpers.deadline import DEADLINE_S
@@ -106,10 +107,14 @@ def test_no_orphans_and_no_temporary_files_are_left_when_the_launcher_is_killed(
     monkeypatch.setenv("TMPDIR", str(temporary))
     process = start("--workdir", str(tmp_path))
     wait_for_rows(tmp_path, process)
+    learner = pids(tmp_path)["learner"]
+    os.kill(learner, signal.SIGSTOP)  # It is yet to save.
     process.kill()
     process.wait()
+    assert is_held(tmp_path)
+    os.kill(learner, signal.SIGCONT)
     require_ended(tmp_path)
-    assert not list(temporary.iterdir())
+    assert not is_held(tmp_path) and not list(temporary.iterdir())
     places = [path for place in ("tmp", "tmp/elsewhere") for path in tmp_path.glob(f"{place}/*")]
     left = [path.resolve() for path in places if path.name != OWNER]  # That one leads to the run's own folder.
     assert any((path / "job.pkl").exists() for path in left)

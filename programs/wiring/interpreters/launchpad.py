@@ -22,6 +22,7 @@ from boonta.nodes.rpc.wire import UNIX
 from boonta.nodes.tables.reverb.library import load
 from boonta.programs.wiring.construction import limit_of, node_arguments, signature_of
 from boonta.programs.wiring.program import Group, Program
+from boonta.programs.wiring.run_folder.state import NODES
 from boonta.programs.wiring.several import dealt, first_group, meeting
 from boonta.programs.wiring.supervision import workers
 from boonta.programs.wiring.supervision.interrupts import held
@@ -176,6 +177,7 @@ def launch(
     launchable = to_launchpad(program)
     for name, node in launchable.nodes.items():
         node.environment = environment.get(name, {})
+        node.held = str(pathlib.Path(program.run.workdir, NODES).absolute())
         if isinstance(node, _ServiceNode):
             node.address.bind(worker.Fixed(f"{UNIX}{sockets / name.replace('/', '-')}"))
     # Launchpad reads the variable for this folder when it is imported, which is too early.

@@ -36,9 +36,11 @@ class ProcessNode(lp.PyClassNode):
 
     Attributes:
       environment: the variables, by name.
+      held: the path of the file that the process holds until it has ended; empty for none.
     """
 
     environment: Mapping[str, str] = {}
+    held = ""
 
     @staticmethod
     def to_executables(nodes: Sequence[ProcessNode], label: str, launch_context: context.LaunchContext) -> list[Any]:
@@ -46,7 +48,7 @@ class ProcessNode(lp.PyClassNode):
         if launch_context.launch_type is context.LaunchType.LOCAL_MULTI_PROCESSING:  # Of threads, functions are made.
             for node, command in zip(nodes, made):
                 command.env_overrides.update(node.environment)
-                command.command_as_list = dependent.command(*command.command_as_list)
+                command.command_as_list = dependent.command(*command.command_as_list, held=node.held)
         return made
 
 

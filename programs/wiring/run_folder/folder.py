@@ -16,6 +16,7 @@ import pydantic
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.files import write_json, write_whole
 from boonta.nodes.snapshots.store import LEARNERS, glance, has_snapshots, numbers, one_of
+from boonta.nodes.watch.program_end import END_S, SAVING_S
 from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.run import BadInput, Run, checkpoints_of, named, require_there
 from boonta.programs.wiring.run_folder import journal
@@ -29,9 +30,13 @@ from boonta.programs.wiring.run_folder.config_file import (
 )
 from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.run_folder.recorded import by_flag, plain
+from boonta.programs.wiring.run_folder.state import NODES
+from boonta.programs.wiring.supervision import dependent
 
 _COUNTS = pydantic.TypeAdapter(dict[str, schema.Number])
 LOOK_S = 0.5  # Time after which a lock isn't that of a tool's look.
+ENDING_S = END_S + SAVING_S  # Time that nodes have to end whose launcher is gone: the same as with one.
+POLL_S = 0.1
 OTHERS = stat.S_IRWXG | stat.S_IRWXO  # The rights of all but the owner.
 
 
@@ -160,6 +165,8 @@ def _warn_of_changes(old: Config, origin: Origin) -> None:
 def lock(folder: pathlib.Path) -> IO[str]:
     """Locks a run's folder against other processes while the returned file is open, and makes it private.
 
+    Where a launcher was killed, this waits until its nodes have ended, at most `ENDING_S`: they are saving.
+
     Raises:
       BadInput: the folder can't be written or locked, or another process uses it.
       OSError: it can't be opened for what may pass, such as a full disk.
@@ -182,6 +189,12 @@ def lock(folder: pathlib.Path) -> IO[str]:
             f"--workdir {folder} can't be locked: {error.strerror}; choose a folder on a file system that has locks"
         ) from error
     _make_private(folder)
+    if (pid := _late_node(folder)) is not None:
+        held.close()
+        raise BadInput(
+            f"--workdir {folder} is in use by another process, {pid}: it is a node whose launcher was killed, and has "
+            f"not ended within {ENDING_S:g} s. If it hangs, kill it"
+        )
     return held
 
 
@@ -199,6 +212,17 @@ def _flock(held: IO[str]) -> None:
             if time.monotonic() > end:
                 raise
             time.sleep(LOOK_S / 20)
+
+
+def _late_node(folder: pathlib.Path) -> int | None:
+    """Waits until the nodes have ended whose launcher was killed; returns the process of one that is late, or None."""
+    end, told = time.monotonic() + ENDING_S, False
+    while (pid := dependent.holder(folder / NODES)) is not None and time.monotonic() < end:
+        if not told:
+            LOG.info("waiting for process %d, a node of %s whose launcher was killed, to end", pid, folder)
+        told = True
+        time.sleep(POLL_S)
+    return pid
 
 
 def _make_private(folder: pathlib.Path) -> None:

@@ -12,7 +12,9 @@ from typing import Literal
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.programs.wiring.run_folder import journal
+from boonta.programs.wiring.supervision import dependent
 
+NODES = ".nodes"  # The file in a run's folder that the processes of its nodes hold, who may outlive their launcher.
 TAIL = 1 << 17  # Bytes of a file of metrics that are read for its last row.
 State = Literal["running", "ended", "cut off", "never started"]
 SENTENCES: dict[State, str] = {
@@ -43,7 +45,7 @@ def sentence_of(workdir: pathlib.Path) -> str:
 
 
 def is_held(workdir: pathlib.Path) -> bool:
-    """Whether a process holds the run's folder."""
+    """Whether a process holds the run's folder, or a node of one that did still saves there."""
     try:
         with open(workdir / ".lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -51,7 +53,7 @@ def is_held(workdir: pathlib.Path) -> bool:
         return True
     except OSError:
         return False
-    return False
+    return dependent.holder(workdir / NODES) is not None
 
 
 def last_row(workdir: pathlib.Path) -> Mapping[str, float | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import shutil
@@ -34,25 +35,47 @@ def kept_in(folder: pathlib.Path) -> Iterator[None]:
 
     Args:
       folder: the run's folder, which no other process uses.
+
+    Raises:
+      OSError: what an earlier start has left can't be removed.
     """
     own = (folder / FOLDER).absolute()
     before = os.environ.get(VARIABLE)
     _remove(own)
-    own.mkdir(mode=0o700)
-    place = own if len(os.fsencode(own)) <= LONGEST else pathlib.Path(tempfile.mkdtemp(prefix=PREFIX, dir=MACHINES))
-    if place != own:
+    try:
+        own.mkdir(mode=0o700)
+    except FileExistsError as error:  # NFS keeps a file that is open: the next try may be after its process's end.
+        why = "a process of an earlier start may still use it; end that, or remove the folder"
+        raise OSError(f"{own} can't be removed: {why}") from error
+    with contextlib.nullcontext(own) if len(os.fsencode(own)) <= LONGEST else _elsewhere(own) as place:
+        os.environ[VARIABLE], tempfile.tempdir = str(place), None
+        try:
+            yield
+        finally:
+            os.environ.pop(VARIABLE)
+            if before is not None:
+                os.environ[VARIABLE] = before
+            tempfile.tempdir = None
+            _end_multiprocessing(place)
+            _remove(own)
+
+
+@contextlib.contextmanager
+def _elsewhere(own: pathlib.Path) -> Iterator[pathlib.Path]:
+    """One of the machine's folders for a run's temporary files, with links there and back.
+
+    It is locked meanwhile: systemd removes files there that are days old, except in folders that somebody has locked.
+    See "Using /tmp/ and /var/tmp/ Safely" (https://systemd.io/TEMPORARY_DIRECTORIES).
+    """
+    place = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX, dir=MACHINES))
+    held = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_SH)
         (place / OWNER).symlink_to(own)
         (own / ELSEWHERE).symlink_to(place)
-    os.environ[VARIABLE], tempfile.tempdir = str(place), None
-    try:
-        yield
+        yield place
     finally:
-        os.environ.pop(VARIABLE)
-        if before is not None:
-            os.environ[VARIABLE] = before
-        tempfile.tempdir = None
-        _end_multiprocessing(place)
-        _remove(own)
+        os.close(held)
 
 
 @contextlib.contextmanager

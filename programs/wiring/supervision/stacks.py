@@ -6,6 +6,7 @@ import contextlib
 import faulthandler
 import os
 import pathlib
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ _open: list[IO[str]] = []  # The file of this process: the handler, in C, has it
 def offer() -> None:
     """Makes this process write its stacks when it gets `REQUEST`, if the run has a folder for them.
 
-    The process's file there shows that the signal may be sent; otherwise it would end the process.
+    That the process has its file there open shows that the signal may be sent; it would end others.
     """
     folder = os.environ.get(VARIABLE)
     if folder:
@@ -57,10 +58,13 @@ def ask(folder: pathlib.Path, pid: int, wait_s: float = 3.0) -> str:
     """
     path = _file(folder, pid)
     try:
+        if not _offers(pid, path):
+            raise ProcessLookupError
         before = path.stat().st_size
         os.kill(pid, REQUEST)
     except (FileNotFoundError, ProcessLookupError):
-        raise LookupError(f"process {pid} offers no stacks: it has ended, or still imports its libraries") from None
+        why = "it has ended, is on another host, or still imports its libraries"
+        raise LookupError(f"process {pid} offers no stacks: {why}") from None
     deadline, seen, grew_at = time.monotonic() + wait_s, before, time.monotonic()
     while (now := time.monotonic()) < deadline:
         time.sleep(POLL_S)
@@ -72,6 +76,25 @@ def ask(folder: pathlib.Path, pid: int, wait_s: float = 3.0) -> str:
     raise LookupError(
         f"process {pid} has not written its stacks within {wait_s:g} s: it is stopped, or the disk is full"
     )
+
+
+def _offers(pid: int, path: pathlib.Path) -> bool:
+    """Whether a process is the one whose stacks are in this file: another one may have its number by now."""
+    process = pathlib.Path("/proc", str(pid))
+    try:
+        caught = re.search(r"^SigCgt:\s*(\w+)", (process / "status").read_text(), re.MULTILINE)
+        descriptors = list((process / "fd").iterdir())
+    except OSError:
+        return False
+    return bool(caught and int(caught[1], 16) >> (REQUEST - 1) & 1) and any(_same(path, each) for each in descriptors)
+
+
+def _same(path: pathlib.Path, descriptor: pathlib.Path) -> bool:
+    """Whether a descriptor is of this file; one that is closed by now isn't."""
+    try:
+        return path.samefile(descriptor)
+    except OSError:
+        return False
 
 
 def _file(folder: pathlib.Path, pid: int) -> pathlib.Path:

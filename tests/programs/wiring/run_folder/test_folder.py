@@ -7,14 +7,22 @@ import fcntl
 import os
 import pathlib
 import shutil
+import subprocess
+import sys
+import time
+import types
 
 import pytest
 
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.programs.wiring.run import BadInput, Run
+from boonta.programs.wiring.run_folder import folder
 from boonta.programs.wiring.run_folder.config_file import Origin, checkpointed, read_config
 from boonta.programs.wiring.run_folder.folder import claim_workdir, lock
+from boonta.programs.wiring.run_folder.state import NODES, is_held
+from boonta.programs.wiring.supervision import dependent
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 
 def mode(folder: pathlib.Path) -> int:
@@ -63,6 +71,36 @@ def test_why_a_folder_can_not_be_locked_is_told(tmp_path, monkeypatch, number, w
     monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(BadInput, match=f"--workdir {tmp_path} {words}"):
         lock(tmp_path)
+
+
+def node(folder: pathlib.Path) -> subprocess.Popen:
+    """A process that holds a folder as a node does, and has begun to."""
+    words = dependent.command(sys.executable, "-c", "print(flush=True); input()", held=str(folder / NODES))
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == b"\n"
+    return process
+
+
+def test_a_node_without_its_launcher_keeps_its_folder_until_it_has_ended(tmp_path, monkeypatch, capsys):
+    with node(tmp_path) as process:
+
+        def end(seconds: float) -> None:
+            assert is_held(tmp_path) and process.poll() is None
+            process.communicate(b"\n", timeout=DEADLINE_S)
+
+        monkeypatch.setattr(folder, "time", types.SimpleNamespace(monotonic=time.monotonic, sleep=end))
+        with lock(tmp_path):
+            assert process.returncode == 0
+    assert f"waiting for process {process.pid}, a node " in capsys.readouterr().out and not is_held(tmp_path)
+
+
+def test_a_node_that_hangs_without_its_launcher_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(folder, "ENDING_S", 0.0)
+    with node(tmp_path) as process:
+        with pytest.raises(BadInput, match=f"--workdir {tmp_path} is in use by another process, {process.pid}: "):
+            lock(tmp_path)
+        process.communicate(b"\n", timeout=DEADLINE_S)
+    lock(tmp_path).close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a folder away")

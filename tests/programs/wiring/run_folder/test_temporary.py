@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import pathlib
 import shutil
 import socket
@@ -11,6 +13,7 @@ import tempfile
 
 import pytest
 
+from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.run_folder import temporary
 from boonta.tests.helpers.deadline import DEADLINE_S
 
@@ -73,6 +76,25 @@ def test_where_the_path_is_long_files_of_a_killed_run_are_removed_from_elsewhere
     with temporary.kept_in(tmp_path):
         assert not elsewhere.exists()
     assert not list(tmp_path.iterdir())
+
+
+def test_the_machine_s_folder_is_locked_meanwhile_so_that_systemd_removes_nothing_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(temporary, "LONGEST", 0)
+    with temporary.kept_in(tmp_path):
+        elsewhere = os.open((tmp_path / "tmp" / "elsewhere").resolve(), os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(elsewhere, fcntl.LOCK_EX | fcntl.LOCK_NB)  # As systemd-tmpfiles tries it.
+    fcntl.flock(elsewhere, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(elsewhere)
+
+
+def test_a_folder_that_can_not_be_removed_may_still_be_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "rmtree", lambda *args, **options: None)  # As on NFS, where a file is open.
+    (tmp_path / "tmp").mkdir()
+    words = f"{tmp_path}/tmp can't be removed: a process of"
+    with pytest.raises(OSError, match=words) as raised, temporary.kept_in(tmp_path):
+        pass
+    assert faults.code_of(raised.value) == 1  # It may pass.
 
 
 def test_a_copy_of_a_running_run_starts_without_touching_the_files_of_that_one(tmp_path, monkeypatch):

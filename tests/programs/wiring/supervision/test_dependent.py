@@ -28,6 +28,31 @@ def test_a_command_is_asked_to_end_once_its_parent_is_killed():
         assert parent.communicate(timeout=DEADLINE_S)[0] == "asked\n"
 
 
+def test_a_command_holds_its_file_until_it_has_ended_and_its_own_children_do_not(tmp_path):
+    file = tmp_path / "held"
+    assert dependent.holder(file) is None
+    code = (
+        "import subprocess; child = subprocess.Popen(['sleep', '600'], close_fds=False); print(child.pid, flush=True); "
+    )
+    words = dependent.command(sys.executable, "-c", code + "input()", held=str(file))
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        try:
+            assert dependent.holder(file) == dependent.holder(file) == process.pid  # A look takes nothing.
+            process.stdin.write("\n")
+            process.stdin.close()
+            process.wait(DEADLINE_S)
+            assert dependent.holder(file) is None
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_command_begins_where_its_file_can_not_be_held(tmp_path):
+    words = dependent.command("echo", "begun", held=str(tmp_path / "gone" / "held"))
+    assert subprocess.run(words, capture_output=True, text=True).stdout == "begun\n"
+
+
 def test_a_command_whose_parent_was_gone_before_never_begins():
     words = [str(os.getppid()) if word == str(os.getpid()) else word for word in dependent.command("echo", "begun")]
     late = subprocess.run(words, capture_output=True, text=True)

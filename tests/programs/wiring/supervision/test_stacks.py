@@ -36,8 +36,17 @@ def test_a_process_that_hangs_tells_where_each_time_it_is_asked(tmp_path):
         stacks.ask(tmp_path, process.pid)
 
 
-def test_a_process_that_offers_none_is_left_alone(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+HANDLES = "import signal; signal.signal(signal.SIGUSR2, lambda *_: exit(3)); "
+OPENS = "import os, sys; file = open(f'{sys.argv[1]}/stacks-{os.getpid()}.txt', 'a'); "
+
+
+@pytest.mark.parametrize("does", ["", HANDLES, OPENS])
+def test_a_process_that_offers_none_is_left_alone(tmp_path, does):
+    """Also where a process that has ended had its number, and has left its file there."""
+    command = [sys.executable, "-c", does + "print(flush=True); input()", str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"\n"
+        (tmp_path / f"stacks-{process.pid}.txt").touch()
         with pytest.raises(LookupError, match="offers no stacks"):
             stacks.ask(tmp_path, process.pid)
         process.communicate(b"\n", timeout=DEADLINE_S)
