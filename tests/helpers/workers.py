@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 
 class Worker:
     """One that lives for some polls and then died of `death`; started again, it ends well at once."""
@@ -12,14 +10,15 @@ class Worker:
         self.name, self.together = name, ""
         self.pid = 1
         self.killed = self.stopped = False
-        self._polls = itertools.count(-polls)
+        self._left = polls
         self._death = death
 
     def alive(self) -> bool:
-        return not self.killed and next(self._polls) < 0
+        self._left -= 1
+        return not self.killed and self._left >= 0
 
     def death(self) -> str:
-        return self._death
+        return self._death if self._left <= 0 else ""
 
     def last_words(self) -> str:
         return "ImportError: no" if self._death.startswith("exited") else ""

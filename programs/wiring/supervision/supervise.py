@@ -215,10 +215,17 @@ class _Supervisor:
             # A node that has reported its end is done; a later abort by Reverb's threads is harmless.
             # Ctrl-C reaches processes that are still starting, too, and ends them.
             # One that waits to be started again has been reported.
-            harmless = doing == "ended" or (self._signals.number and doing == "starting")
+            harmless = doing == "ended" or (self._signals.number and doing == "starting") or self._was_all_done(worker)
             if how and not harmless and self._histories[worker.name].due is None:
                 return f"{worker.name} {self._cause(worker, how)}"
         return ""
+
+    def _was_all_done(self, worker: Worker) -> bool:
+        """Whether it is the monitor of a program that is done, which the signal to the launcher has reached, too.
+
+        `timeout` signals a whole process group. The monitor is the last one to end, and keeps nothing by then.
+        """
+        return worker is self._monitor and bool(self._signals.number and self._link.status.get("done"))
 
     def _cause(self, worker: Worker, how: str) -> str:
         """How a worker died, and while doing what; of one that reported nothing also what its log ends with."""

@@ -30,11 +30,11 @@ def quick(monkeypatch):
     monkeypatch.setattr(supervise, "POLL_S", 0.0)
 
 
-def ending(capsys, monitor, *workers, caught: int = 0, restarts: int = 0) -> tuple[int, str]:
+def ending(capsys, monitor, *workers, caught: int = 0, restarts: int = 0, first=None) -> tuple[int, str]:
     """The exit code, and what was printed."""
     policies = {worker.name: Restarts(number=restarts, backoff_s=0.0) for worker in workers}
     with supervise.View() as view:
-        everybody = [Worker("monitor", polls=3), *workers]
+        everybody = [first or Worker("monitor", polls=3), *workers]
         supervisor = supervise._Supervisor(everybody, monitor, view, Signals(), policies, lambda: None)
         supervisor._signals.number = caught
         supervisor.watch()
@@ -60,6 +60,13 @@ def test_a_death_after_the_end_was_asked_for(capsys):
     monitor = Monitor("updates reached 5", learner="saving a checkpoint")
     message = "error: learner was killed by SIGKILL while saving a checkpoint"
     assert ending(capsys, monitor, Worker("learner", death="was killed by SIGKILL")) == (1, message)
+
+
+@pytest.mark.parametrize(("caught", "code"), [(signal.SIGTERM, 0), (0, 1)])
+def test_a_signal_to_all_processes_of_a_program_that_is_done_changes_nothing(capsys, caught, code):
+    monitor = Monitor("updates reached 5", learner="gone")
+    killed = Worker("monitor", polls=3, death="was killed by SIGTERM")
+    assert ending(capsys, monitor, Worker("learner"), caught=caught, first=killed)[0] == code
 
 
 def test_an_abort_after_the_goodbye_is_no_failure(capsys):
