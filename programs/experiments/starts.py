@@ -25,17 +25,22 @@ def starts_of(folder: pathlib.Path, config: Config) -> tuple[tuple[Provenance, .
       folder: the run's folder.
       config: its config.json.
     """
-    starts, warnings = [config], []
-    for path in sorted(folder.glob("config-until-*.json"), reverse=True):
+    earlier, warnings = [], []
+    for path in sorted(folder.glob("config-until-*.json")):
         try:
-            starts.append(read_config(folder, path.name))
+            earlier.append(read_config(folder, path.name))
         except BadInput:
             warnings.append(f"{folder.name}: {path.name} is damaged; what it says of an earlier start is left out")
-    starts.reverse()
+    starts = [*sorted(earlier, key=_started), config]
     for before, after in zip(starts, starts[1:]):
         if changes := _changes(before, after):
             warnings.append(f"{folder.name} went on with other settings: {', '.join(changes)}")
     return tuple(filter(None, map(_start, starts))), warnings
+
+
+def _started(config: Config) -> str:
+    """When a start began, by which starts are in order: older versions named their files by the local time."""
+    return config.provenance.started if config.provenance else ""
 
 
 def _changes(before: Config, after: Config) -> list[str]:

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import os
 import pathlib
-import time
 from collections.abc import Callable, Mapping
 
 from boonta.nodes.snapshots import files
@@ -16,7 +15,7 @@ from boonta.programs.wiring.joining import Servers
 from boonta.programs.wiring.machine import accelerators, network
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput, override_of
-from boonta.programs.wiring.run_folder import temporary
+from boonta.programs.wiring.run_folder import naming, temporary
 from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.several import meeting
 from boonta.programs.wiring.supervision import supervise
@@ -123,7 +122,7 @@ def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
     from boonta.programs.wiring.interpreters import launchpad
 
     signals = Signals()
-    logs = pathlib.Path(program.run.workdir) / "logs" / time.strftime("%Y%m%d-%H%M%S")
+    logs = pathlib.Path(program.run.workdir) / "logs" / naming.now()
     logs.mkdir(parents=True)
     print(f"logs {logs}", flush=True)
     with temporary.sockets() as sockets:

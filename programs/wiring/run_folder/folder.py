@@ -19,7 +19,7 @@ from boonta.nodes.snapshots.store import LEARNERS, glance, has_snapshots, number
 from boonta.nodes.watch.program_end import END_S, SAVING_S
 from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.run import BadInput, Run, checkpoints_of, named, require_there
-from boonta.programs.wiring.run_folder import journal
+from boonta.programs.wiring.run_folder import journal, naming
 from boonta.programs.wiring.run_folder.config_file import (
     Config,
     Origin,
@@ -64,7 +64,7 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: Origin)
     if before is not None and (old := require_same_run(name, run, settings)) is not None:
         _require_sound(run)
         _warn_of_changes(old, origin)
-        write_whole(folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json", before.read_bytes())
+        write_whole(folder / f"config-until-{naming.now()}.json", before.read_bytes())
         with journal.kept_in(folder):  # From here on the end of the start before says nothing of what is asked for now.
             LOG.debug("claimed again, by process %d", os.getpid())
     public = dataclasses.replace(run, process_env=tuple(map(without_value, run.process_env)))

@@ -1,7 +1,8 @@
-"""Names of run folders: a run's program and environment, and whatever distinguishes it from others."""
+"""Names of run folders, by what distinguishes a run from others, and of what each start of a run leaves in them."""
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,14 @@ def folder_name(words: Sequence[str], seed: int, settings: Mapping[str, Any], us
     short = short_names(list(changed))
     parts = [*map(slug, words), *(shown(short[name], value) for name, value in changed.items())]
     return joined([*parts, f"seed{seed}" if seed else ""])
+
+
+def now() -> str:
+    """The time, for the names of what starts leave: these are in the starts' order, whatever the time zone of each.
+
+    It is in UTC and has microseconds, so that two starts of a run, which come one after another, have two names.
+    """
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S-%fZ")
 
 
 def joined(parts: Sequence[str]) -> str:

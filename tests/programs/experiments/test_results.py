@@ -116,6 +116,19 @@ def test_an_earlier_start_with_other_settings_is_named_and_a_damaged_one_left_ou
     assert any("030406.json is damaged" in warning for warning in warnings)
 
 
+def test_starts_are_in_the_order_in_which_they_began_whatever_their_files_are_called(tmp_path):
+    """Older versions named the files by the local time; here the second start ends in a zone in the far west."""
+    for day, name in ((1, "20260102-083000"), (2, "20260101-223000"), (3, None)):
+        begun = run_folders.provenance(started=f"2026-01-0{day}T03:04:05+00:00")
+        folder = write_run(tmp_path / "run", settings={"config": {"rate": day}}, origin=begun)
+        if name is not None:
+            (folder / "config.json").rename(folder / f"config-until-{name}.json")
+    (result,), warnings = read_results(folder)
+    assert [start.started[9:10] for start in result.starts] == ["1", "2", "3"]
+    changes = [f"run went on with other settings: config.rate was {was}, is {now}" for was, now in ((1, 2), (2, 3))]
+    assert [warning for warning in warnings if "other settings" in warning] == changes
+
+
 def test_a_run_whose_returns_were_measured_in_another_way_before_is_named(tmp_path):
     """A resumed run may be evaluated in another way; how often says nothing of its returns."""
     settings = {"evaluation": {"deterministic": None, "max_steps": None, "every_s": 30.0}}

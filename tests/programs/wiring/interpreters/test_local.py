@@ -8,12 +8,13 @@ import pathlib
 import signal
 import subprocess
 import sys
+import types
 
 import pytest
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
-from boonta.programs.wiring.interpreters import local  # noqa: E402
+from boonta.programs.wiring.interpreters import launchpad, local  # noqa: E402
 from boonta.programs.wiring.machine import accelerators  # noqa: E402
 from boonta.programs.wiring.machine.accelerators import VISIBLE  # noqa: E402
 from boonta.programs.wiring.machine.division import FRACTION  # noqa: E402
@@ -26,6 +27,21 @@ from boonta.tests.helpers.running import Running  # noqa: E402
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 ON_CPU = {"monitor", "variables", "actor/0", "evaluator", "reanalyzer/0"}  # On any machine: inference nodes act for it.
 SHARING = {"inference"}
+
+
+def test_starts_within_a_second_have_logs_of_their_own_in_order(tmp_path, monkeypatch):
+    def launch(program, environment, logs, sockets):
+        folders.append(logs)
+        raise InterruptedError
+
+    folders: list[pathlib.Path] = []
+    monkeypatch.setattr(launchpad, "launch", launch)
+    monkeypatch.setattr(local, "Signals", lambda: None)
+    for _ in range(3):
+        with pytest.raises(InterruptedError):
+            local._run(types.SimpleNamespace(run=Run(workdir=str(tmp_path))), {})
+    assert folders == sorted(set(folders)) == sorted((tmp_path / "logs").iterdir())
+    assert all(folder.name.endswith("Z") for folder in folders)
 
 
 def started(folder: pathlib.Path, machine: pathlib.Path, monkeypatch, *flags: str) -> Running:

@@ -1,4 +1,4 @@
-"""A run's folder is private to its user, also where it was there before."""
+"""A run's folder is private to its user, also where it was there before, and keeps what each start had asked for."""
 
 from __future__ import annotations
 
@@ -148,3 +148,19 @@ def test_a_changed_start_that_saves_is_the_run(tmp_path):
         claim(tmp_path, 8)
     (tmp_path / "checkpoints" / "6" / "config.json").write_text("{")
     claim(tmp_path, 8)
+
+
+def test_each_start_before_is_kept_in_order_whatever_the_time_zone(tmp_path, monkeypatch):
+    """The local time of each start is three hours before that of the start before."""
+    try:
+        for start in range(5):
+            monkeypatch.setenv("TZ", f"west{3 * start:+d}")
+            time.tzset()
+            run = Run(workdir=str(tmp_path), allow_changes=True)
+            claim_workdir("program", run, {"actors": start}, Origin("", "", ())).close()
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    kept = sorted(path.name for path in tmp_path.glob("config-until-*.json"))
+    assert [read_config(tmp_path, name).settings["actors"] for name in kept] == [0, 1, 2, 3]
+    assert all(name.endswith("Z.json") for name in kept)
