@@ -121,7 +121,7 @@ def require_environment(folder: pathlib.Path, archived: Environment, env: Env) -
     """
     described = describe(env)
     if archived.name == ADAPTER and isinstance(env, JaxEnv):
-        described = dataclasses.replace(described, name=archived.name, settings={"env": _text(_reduced(env))})
+        described = dataclasses.replace(described, name=archived.name, settings={"env": steady(_reduced(env))})
     there, here = dataclasses.asdict(archived), dataclasses.asdict(described)
     settings_there, settings_here = there.pop("settings"), here.pop("settings")
     pairs = {field: (there[field], here[field]) for field in here}
@@ -224,4 +224,5 @@ def keeps_steps(field: dataclasses.Field) -> bool:
 
 def _text(setting: Any) -> str:
     """Describes a setting in the same way in every process: a class or a function by its name."""
-    return getattr(setting, "__qualname__", None) or steady(setting)
+    prefix = IN_JAX if isinstance(setting, JaxEnv) else ""
+    return getattr(setting, "__qualname__", None) or prefix + steady(setting)

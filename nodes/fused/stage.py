@@ -191,7 +191,8 @@ def _move(env: JaxEnv, policy: Policy, params: Nest, stage: Stage) -> tuple[Stag
     """Plays one step in every slot; returns the stage, the actions [B] and the policy's extras."""
     key, act_key = jax.random.split(stage.key)
     action, extras, memory = checked_step(policy, params, act_key, stage.timestep, stage.policy)
-    state, timestep = jax.vmap(env.step)(stage.env, action)
+    played = action.astype(env.spec.actions.dtype)  # As a batch of the environment takes it on the host.
+    state, timestep = jax.vmap(env.step)(stage.env, played)
     return stage._replace(env=state, timestep=timestep, policy=memory, key=key), action, extras
 
 

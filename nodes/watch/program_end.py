@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from boonta.nodes.watch.roster import Roster
@@ -31,6 +32,7 @@ class ProgramEnd:
         self._roster = roster
         self._awake_before_s = self._saving_before_s = 0.0  # Both until the request.
         self._shown = False  # Whether the launcher has seen the status in which all nodes are gone.
+        self._launcher = os.getppid()
 
     def ask(self, reason: str) -> None:
         """Asks every node to end; only the first reason counts."""
@@ -56,5 +58,6 @@ class ProgramEnd:
 
     @property
     def over(self) -> bool:
-        """Whether the monitor may end: the launcher knows how everybody ended, or they had time enough."""
-        return self.seconds > END_S or (self._shown and self._roster.all_gone(self.seconds))
+        """Whether the monitor may end: the launcher knows how everybody ended, or is gone, or they had time enough."""
+        told = self._shown or os.getppid() != self._launcher
+        return self.seconds > END_S or (told and self._roster.all_gone(self.seconds))

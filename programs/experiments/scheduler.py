@@ -46,7 +46,7 @@ class State:
       failures: number of its failures since the sweep's start.
       cause: the cause of its last failure.
       slot: the slot in which it runs.
-      since: when it was started last, in seconds of the monotonic clock.
+      since: when it was last started, or failed, in seconds of the monotonic clock.
       process: its launcher.
       output: the file that its processes print into.
       pruning: whether it was asked to end because its trial is worse than others.
@@ -187,9 +187,9 @@ class Scheduler:
             state = self._left.popleft()
             if not is_held(self._folder / state.job.name):
                 self._start(state)
-            elif time.monotonic() - self._began > END_S:
+            elif time.monotonic() - max(self._began, state.since) > END_S:
                 self._end(state, FAILED, "its folder is in use by another process")
-            else:  # After a sweep was killed, its runs save, and then end.
+            else:  # After a sweep or a run's launcher was killed, the rest saves, and then ends.
                 state.cause = "its folder is in use by another process"
                 self._left.append(state)
 
@@ -251,7 +251,7 @@ class Scheduler:
         if code == REFUSED or state.failures > self._retries:
             self._end(state, FAILED, cause)
         else:
-            state.stage, state.cause = LEFT, cause
+            state.stage, state.cause, state.since = LEFT, cause, time.monotonic()
             self._left.append(state)
 
     def _end(self, state: State, stage: str, cause: str) -> None:

@@ -257,7 +257,7 @@ def _print(made: Mapping[str, Any]) -> None:
 
 def main() -> None:
     """The command line of `compare`."""
-    command(compare)
+    command(compare, OSError)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,10 @@ def export(
     """
     read_config(workdir)  # It refuses a folder that holds no run, in which the lock would make a file.
     if network == "private" and _needs_server(workdir):
-        networks.isolate()  # As this may start the process anew, it comes before all that takes time.
+        try:
+            networks.isolate()  # As this may start the process anew, it comes before all that takes time.
+        except OSError as error:  # It would be the same each time.
+            raise BadInput(str(error)) from error
     with lock(workdir):
         index = archive(workdir, out)
     print(f"{summary(index)}: {out}")

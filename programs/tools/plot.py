@@ -127,7 +127,7 @@ def _write(
 
 def main() -> None:
     """The command line of `plot`."""
-    command(plot)
+    command(plot, OSError)
 
 
 if __name__ == "__main__":

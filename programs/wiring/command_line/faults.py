@@ -53,10 +53,12 @@ def require_at_least(least: int, **flags: int) -> None:
 
 @contextlib.contextmanager
 def writing(out: pathlib.Path) -> Iterator[None]:
-    """Raises `BadInput` where the file system refuses what is written to a tool's `--out` meanwhile."""
+    """Raises `BadInput` where the file system refuses for good what is written to a tool's `--out` meanwhile."""
     try:
         yield
     except OSError as error:
+        if code_of(error) == 1:
+            raise
         raise BadInput(f"--out {out} can't be written: {error}") from error
 
 

@@ -175,9 +175,11 @@ def launch(
       The workers, in program order, a client of the monitor, and the addresses of the nodes that serve.
     """
     launchable = to_launchpad(program)
+    writers = {name for group in program.all_groups if not group.node.keeps_nothing for name in group.names}
     for name, node in launchable.nodes.items():
         node.environment = environment.get(name, {})
-        node.held = str(pathlib.Path(program.run.workdir, NODES).absolute())
+        if name in writers:
+            node.held = str(pathlib.Path(program.run.workdir, NODES).absolute())
         if isinstance(node, _ServiceNode):
             node.address.bind(worker.Fixed(f"{UNIX}{sockets / name.replace('/', '-')}"))
     # Launchpad reads the variable for this folder when it is imported, which is too early.

@@ -135,7 +135,7 @@ def read_config(folder: pathlib.Path, file: str = schema.CONFIG) -> Config:
     """
     path = folder / file
     try:
-        return schema.load(_CONFIG, schema.read(path))
+        return _without_adapter(schema.load(_CONFIG, schema.read(path)))
     except OSError as error:
         if isinstance(error, FileNotFoundError) and has_snapshots(folder):
             raise BadInput(f"{folder} has no {file}; each of its checkpoints has a copy") from error
@@ -145,6 +145,13 @@ def read_config(folder: pathlib.Path, file: str = schema.CONFIG) -> Config:
     except ValueError as error:
         hint = "mend it (each of its checkpoints has a copy), or choose another --workdir"
         raise BadInput(f"{path} is damaged, or not a run's: {error}; {hint}") from error
+
+
+def _without_adapter(config: Config) -> Config:
+    """A config with a JAX environment's own settings, which Boonta 0.2 had within those of an adapter, as its `env`."""
+    env = config.settings.get("env")
+    adapted = isinstance(env, dict) and env.keys() == {"env"} and isinstance(env["env"], dict)
+    return dataclasses.replace(config, settings={**config.settings, **env}) if env and adapted else config
 
 
 def config_of(folder: pathlib.Path) -> pathlib.Path | None:

@@ -169,7 +169,7 @@ def lock(folder: pathlib.Path) -> IO[str]:
 
     Raises:
       BadInput: the folder can't be written or locked, or another process uses it.
-      OSError: it can't be opened for what may pass, such as a full disk.
+      OSError: it can't be had for what may pass, such as a full disk, or a node that hangs.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -191,7 +191,7 @@ def lock(folder: pathlib.Path) -> IO[str]:
     _make_private(folder)
     if (pid := _late_node(folder)) is not None:
         held.close()
-        raise BadInput(
+        raise OSError(
             f"--workdir {folder} is in use by another process, {pid}: it is a node whose launcher was killed, and has "
             f"not ended within {ENDING_S:g} s. If it hangs, kill it"
         )

@@ -70,6 +70,13 @@ def test_a_jax_environment_is_described_itself_and_not_as_its_twin():
         require_environment(pathlib.Path("archive"), described, Catch(rows=4))
 
 
+def test_a_jax_environment_within_another_is_not_its_twin():
+    wrapped = describe(Continuing(jax_catch.Catch(rows=4)))
+    assert wrapped.settings["env"] == "jax.Catch(rows=4, columns=5)"
+    with pytest.raises(ValueError, match=r"setting env is 'jax.Catch\(.*' there, 'Catch\(.*' here"):
+        require_environment(pathlib.Path("archive"), wrapped, Continuing(Catch(rows=4)))
+
+
 def test_archives_of_jax_environments_from_before_are_still_of_them():
     env = GridWorld(cells=3)
     older = dataclasses.replace(

@@ -114,3 +114,17 @@ def test_each_member_of_a_population_has_its_own_and_the_mean_leaves_out_those_w
     assert found["eval_return"] == 2.0 and found["eval_episode/is_success"] == 0.75
     nothing = _summarise({"loss": np.zeros(2), "eval_episode/is_success": np.full(2, np.nan)}, [0, 1], 5)
     assert np.isnan(nothing["eval_episode/is_success"])
+
+
+def test_an_environment_gets_actions_of_its_own_dtype():
+    class Typed(Guess):
+        def move(self, key, state, action):
+            assert action.dtype == self.spec.actions.dtype
+            return super().move(key, state, action)
+
+    def step(params, key, timestep, state):
+        return jnp.zeros(timestep.step_type.shape, jnp.uint8), {}, state
+
+    policy = Policy(lambda slots: (), step)
+    begun = stage.begin(Typed(), policy, 8, KEY)
+    stage.act(Typed(), policy, (), jnp.int32(0), begun, 10)

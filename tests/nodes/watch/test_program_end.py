@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import types
 
 from boonta.nodes.watch import program_end, roster
@@ -26,4 +27,12 @@ def test_saves_and_pauses_do_not_count(monkeypatch):
     for _ in range(20):
         now[0] += 1.0
         nodes.grow_silent()
+    assert end.over
+
+
+def test_a_monitor_whose_launcher_is_gone_waits_for_nobody(monkeypatch):
+    end = program_end.ProgramEnd(roster.Roster(silent_s=15.0))
+    end.ask("the launcher is gone")
+    assert not end.over
+    monkeypatch.setattr(os, "getppid", lambda: 1 + end._launcher)
     assert end.over

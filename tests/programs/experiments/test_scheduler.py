@@ -17,7 +17,7 @@ import pytest
 
 from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.progress import failures, summary
-from boonta.programs.experiments.scheduler import DONE, FAILED, LEFT, Scheduler, State
+from boonta.programs.experiments.scheduler import DONE, END_S, FAILED, LEFT, Scheduler, State
 from boonta.programs.experiments.slots import Slot
 from boonta.programs.experiments.spec import Entry
 from boonta.programs.wiring.run_folder.folder import lock
@@ -180,6 +180,20 @@ def test_a_folder_in_use_is_waited_for(tmp_path):
         assert scheduler.states[0].cause == "its folder is in use by another process"
     assert scheduler.run() == 0
     assert len(starts(tmp_path, "run")) == 1
+
+
+def test_a_folder_is_waited_for_as_long_after_each_failure(tmp_path):
+    """The nodes of a launcher that was killed save, too, however long the sweep has gone on."""
+    scheduler = Scheduler(tmp_path, [job("run")], slots(), 1)
+    (state,) = scheduler.states
+    scheduler._began -= 2 * END_S
+    scheduler._left.remove(state)
+    (tmp_path / "run").mkdir()
+    scheduler._fail(state, -signal.SIGKILL)
+    with lock(tmp_path / "run"):
+        scheduler._fill()
+    assert (state.stage, state.failures) == (LEFT, 1)
+    assert scheduler.run() == 0
 
 
 MAIN = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pathlib
 
 import pytest
@@ -56,3 +58,10 @@ def test_a_tool_shows_where_the_users_code_failed(tmp_path, capsys, monkeypatch)
         faults.command(load(file).tool, ValueError)
     printed = capsys.readouterr().err
     assert f'File "{file}", line 2, in tool' in printed and "\nerror: invalid literal for int()" in printed
+
+
+@pytest.mark.parametrize(("number", "refusal"), [(errno.ENOSPC, OSError), (errno.EROFS, BadInput)])
+def test_a_full_disk_may_have_room_later_for_what_a_tool_writes(number, refusal):
+    with pytest.raises(refusal) as raised, faults.writing(pathlib.Path("out")):
+        raise OSError(number, os.strerror(number))
+    assert faults.code_of(raised.value) == (1 if refusal is OSError else 2)

@@ -16,6 +16,7 @@ import pytest
 
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.snapshots.store import SnapshotFolder
+from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder import folder
 from boonta.programs.wiring.run_folder.config_file import Origin, checkpointed, read_config
@@ -97,8 +98,10 @@ def test_a_node_without_its_launcher_keeps_its_folder_until_it_has_ended(tmp_pat
 def test_a_node_that_hangs_without_its_launcher_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(folder, "ENDING_S", 0.0)
     with node(tmp_path) as process:
-        with pytest.raises(BadInput, match=f"--workdir {tmp_path} is in use by another process, {process.pid}: "):
+        message = f"--workdir {tmp_path} is in use by another process, {process.pid}: "
+        with pytest.raises(OSError, match=message) as late:
             lock(tmp_path)
+        assert faults.code_of(late.value) == 1
         process.communicate(b"\n", timeout=DEADLINE_S)
     lock(tmp_path).close()
 
@@ -164,3 +167,16 @@ def test_each_start_before_is_kept_in_order_whatever_the_time_zone(tmp_path, mon
     kept = sorted(path.name for path in tmp_path.glob("config-until-*.json"))
     assert [read_config(tmp_path, name).settings["actors"] for name in kept] == [0, 1, 2, 3]
     assert all(name.endswith("Z.json") for name in kept)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ({"env": {"cells": 3}}, {"cells": 3}),
+        ({"env": "CartPole-v1"}, {"env": "CartPole-v1"}),
+        ({"env": {"cells": 3}, "delay": 2}, {"env": {"cells": 3}, "delay": 2}),
+    ],
+)
+def test_a_jax_environment_of_an_older_run_has_its_settings_without_the_adapters(tmp_path, before, now):
+    claim_workdir("program", Run(workdir=str(tmp_path)), {"env": before, "actors": 2}, Origin("", "", ())).close()
+    assert read_config(tmp_path).settings == {"env": now, "actors": 2}
