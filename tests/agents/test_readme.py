@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 import sys
 import types
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -13,7 +14,7 @@ import optax
 import pytest
 
 from boonta.agents import dqn, impala, muzero, ppo, r2d2, sac, td3
-from boonta.agents.base import Agent, Batch
+from boonta.agents.base import Agent, Batch, Slots
 from boonta.agents.config import replaced
 from boonta.envs.base import EnvSpec
 from boonta.envs.catch import Catch
@@ -27,6 +28,7 @@ from boonta.nodes.tables import contract
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.interpreters import anakin, threads
 from boonta.programs.wiring.launch import Program, Run, group
+from boonta.tests.helpers.countdown import countdown
 from boonta.tests.helpers.examples import python_blocks
 from boonta.tests.helpers.params import drawn
 
@@ -41,14 +43,19 @@ MUZERO = replaced(
 )
 
 
-@pytest.fixture(params=[CODE, REPLAYED], ids=["fresh", "replayed"])
-def my_agent(request, monkeypatch):
-    """Each of the page's whole agents, as a module."""
-    assert len(request.param.splitlines()) <= 110
+def module_of(code: str, monkeypatch) -> types.ModuleType:
+    """A whole agent of the page, as the module `my_agent`."""
+    assert len(code.splitlines()) <= 110
     module = types.ModuleType("my_agent")
     monkeypatch.setitem(sys.modules, "my_agent", module)
-    exec(compile(request.param, "my_agent.py", "exec"), vars(module))
+    exec(compile(code, "my_agent.py", "exec"), vars(module))
     return module
+
+
+@pytest.fixture(params=[CODE, REPLAYED], ids=["fresh", "replayed"])
+def my_agent(request, monkeypatch):
+    """Each of the page's whole agents."""
+    return module_of(request.param, monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +83,54 @@ def learn(agent: Agent, folder: pathlib.Path, eval_return: float, updates: int) 
 @pytest.mark.unoptimised
 def test_it_learns_catch(my_agent, tmp_path):
     assert learn(my_agent.make(my_agent.Config.preset("catch"), ENV.spec), tmp_path, 0.8, 1_500) >= 0.8
+
+
+@pytest.mark.unoptimised
+def test_it_plays_only_legal_actions(my_agent):
+    """The environment refuses any other; a heap of 4 or 5 soon has fewer left than the three that may be taken."""
+    env = countdown()
+    agent = my_agent.make(my_agent.Config(), env.spec)
+    params = agent.update.params(drawn(agent.update.init))
+    for policy in (agent.policy, agent.eval_policy):
+        batch, step, state = env(16, 0), jax.jit(policy.step), policy.initial_state(Slots(16))
+        timestep, illegal = batch.reset(), 0
+        for t in range(30):
+            illegal += (~timestep.observation.legal).sum()
+            action, _, state = step(params, jax.random.PRNGKey(t), timestep, state)
+            timestep = batch.step(np.asarray(action))
+        assert illegal > 0
+
+
+def masked(batch: Batch, row: int, actions: Sequence[int]) -> Batch:
+    """The same batch, in one row of which only these of the three actions are legal."""
+    seen = batch.steps.observation
+    legal = np.copy(seen.legal)
+    legal[row] = np.isin(np.arange(3), actions)
+    return batch._replace(steps=batch.steps._replace(observation=seen._replace(legal=legal)))
+
+
+@pytest.mark.unoptimised
+def test_illegal_actions_have_no_share_of_the_fresh_agents_policy(monkeypatch):
+    my_agent, spec = module_of(CODE, monkeypatch), countdown().spec
+    agent = my_agent.make(my_agent.Config(unroll_length=1), spec)  # The entropy is that of the first row.
+    state, batch, step = drawn(agent.update.init), batch_of(agent, spec), jax.jit(agent.update.step)
+    entropies = [step(state, masked(batch, 0, actions))[2]["entropy"] for actions in ([1], [0, 1], [0, 1, 2])]
+    assert 0.0 == entropies[0] < entropies[1] < entropies[2]
+
+
+@pytest.mark.unoptimised
+def test_the_replayed_agents_target_is_the_best_legal_action_of_the_later_row(monkeypatch):
+    my_agent, spec = module_of(REPLAYED, monkeypatch), countdown().spec
+    agent = my_agent.make(my_agent.Config(), spec)
+    batch, step = batch_of(agent, spec), jax.jit(agent.update.step)
+    state = jax.jit(agent.update.init)(jax.random.PRNGKey(0))  # The target params are the learned ones.
+
+    def target(*actions: int) -> float:
+        return float(step(state, masked(batch, 1, actions))[2]["value_target"])
+
+    one, two, three = map(target, range(3))
+    assert len({one, two, three}) == 3
+    assert [target(0, 1), target(0, 2), target(1, 2)] == [max(one, two), max(one, three), max(two, three)]
 
 
 @pytest.mark.unoptimised
