@@ -14,9 +14,9 @@ import optax
 import pytest
 
 from boonta.agents import dqn, impala, muzero, ppo, r2d2, sac, td3
-from boonta.agents.base import Agent, Batch, Slots
+from boonta.agents.base import Agent, Batch, Slots, Steps
 from boonta.agents.config import replaced
-from boonta.envs.base import EnvSpec
+from boonta.envs.base import LAST, EnvSpec
 from boonta.envs.catch import Catch
 from boonta.envs.gymnasium import Gymnasium
 from boonta.nodes import metrics
@@ -34,7 +34,7 @@ from boonta.tests.helpers.params import drawn
 
 pytestmark = pytest.mark.once
 PAGE = pathlib.Path(__file__).parents[2] / "agents" / "README.md"
-CODE, REPLAYED, *NETWORKS = python_blocks(PAGE)
+CODE, REPLAYED, RECURRENT, *NETWORKS = python_blocks(PAGE)
 ENV = Catch()
 # Fewer simulations take less time; the page's model has no functions for the consistency loss.
 MUZERO = replaced(
@@ -44,15 +44,18 @@ MUZERO = replaced(
 
 
 def module_of(code: str, monkeypatch) -> types.ModuleType:
-    """A whole agent of the page, as the module `my_agent`."""
+    """A whole agent of the page, as the module `my_agent`; the recurrent one is beside the first, and imports it."""
+    if code is RECURRENT:
+        module_of(CODE, monkeypatch)
+    name = "my_recurrent_agent" if code is RECURRENT else "my_agent"
     assert len(code.splitlines()) <= 110
-    module = types.ModuleType("my_agent")
-    monkeypatch.setitem(sys.modules, "my_agent", module)
-    exec(compile(code, "my_agent.py", "exec"), vars(module))
+    module = types.ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    exec(compile(code, f"{name}.py", "exec"), vars(module))
     return module
 
 
-@pytest.fixture(params=[CODE, REPLAYED], ids=["fresh", "replayed"])
+@pytest.fixture(params=[CODE, REPLAYED, RECURRENT], ids=["fresh", "replayed", "recurrent"])
 def my_agent(request, monkeypatch):
     """Each of the page's whole agents."""
     return module_of(request.param, monkeypatch)
@@ -131,6 +134,36 @@ def test_the_replayed_agents_target_is_the_best_legal_action_of_the_later_row(mo
     one, two, three = map(target, range(3))
     assert len({one, two, three}) == 3
     assert [target(0, 1), target(0, 2), target(1, 2)] == [max(one, two), max(one, three), max(two, three)]
+
+
+@pytest.mark.unoptimised
+@pytest.mark.parametrize("frame_stack", [1, 3])
+def test_the_recurrent_agent_unrolls_what_it_acted(frame_stack, monkeypatch):
+    """By the same params: the entropies in the loss are those of the logits that acting stored, over ends, too."""
+    my_agent, env = module_of(RECURRENT, monkeypatch), countdown()
+    agent = my_agent.make(my_agent.Config(frame_stack=frame_stack), env.spec)
+    (table,) = agent.tables
+    state, policy = drawn(agent.update.init), agent.policy
+    batch, step, rows = env(table.batch_size, 0), jax.jit(policy.step), []
+    timestep, memory = batch.reset(), policy.initial_state(Slots(table.batch_size))
+    for t in range(2 + table.sequence_length):  # After two steps most slots are within an episode.
+        core = policy.core(memory)
+        action, extras, memory = step(agent.update.params(state), jax.random.PRNGKey(t), timestep, memory)
+        rows.append(Steps.of(timestep, np.asarray(action), extras, np.zeros(table.batch_size, np.int32), core))
+        timestep = batch.step(np.asarray(action))
+    steps = contract.with_one_core(table, jax.tree.map(lambda *leaves: np.stack(leaves), *rows[2:]))
+    logits, step_type = (x[frame_stack - 1 : -1] for x in (steps.extras["logits"], steps.step_type))
+    p = np.asarray(jax.nn.softmax(logits))
+    entropy = -np.sum(p * np.log(np.where(p > 0, p, 1)), axis=-1)
+    assert (step_type == LAST).any()
+
+    def found(core) -> float:
+        given = Batch(steps._replace(core=core), np.ones(table.batch_size, np.float32))
+        return float(jax.jit(agent.update.step)(state, given)[2]["entropy"])
+
+    assert found(steps.core) == pytest.approx(np.mean(entropy * (step_type != LAST)), rel=1e-5)
+    forgotten = steps.core._replace(lstm=jax.tree.map(np.zeros_like, steps.core.lstm))
+    assert found(forgotten) != pytest.approx(found(steps.core), rel=1e-5)
 
 
 @pytest.mark.unoptimised
