@@ -86,7 +86,11 @@ def encode(torso: Torso, observation: Nest, spec: Nest, name: str) -> jax.Array:
 
     Returns:
       Features float32 [N, D].
+
+    Raises:
+      ValueError: the observation has other leaves than the spec; the message names those of both.
     """
+    _require_same_leaves(observation, spec)
     leaves, kinds = jax.tree.leaves(observation), jax.tree.leaves(spec)
     widths = torso.resolved.widths  # Those of the kind, not of a perceptron's own.
     flat = dataclasses.replace(torso, kind="mlp", widths=widths, channels=None, kernels=None, strides=None)
@@ -97,6 +101,17 @@ def encode(torso: Torso, observation: Nest, spec: Nest, name: str) -> jax.Array:
         own = flat if len(leaves) > 1 and not is_image(kind.shape) else torso
         features.append(encode_array(own, x, name if len(leaves) == 1 else f"{name}_leaf_{i}"))
     return features[0] if len(features) == 1 else jnp.concatenate(features, axis=-1)
+
+
+def _require_same_leaves(observation: Nest, spec: Nest) -> None:
+    """Refuses an observation whose leaves aren't at the places of the spec's; a dict may be of any kind."""
+    places = [[jax.tree_util.keystr(path) for path, _ in tree_leaves_with_path(nest)] for nest in (observation, spec)]
+    found, wanted = (", ".join(names) if any(names) else "one array" for names in places)
+    if found != wanted:
+        raise ValueError(
+            f"an encoder is given an observation of {found}, but a spec of {wanted}; both must be of the same nest, as "
+            "`agents.views.view_of` gives the view of a BoardView and of its spec"
+        )
 
 
 def one_hot(x: jax.Array, kind: specs.Array) -> jax.Array:

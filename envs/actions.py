@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from dm_env import specs
 
+from boonta.envs.base import LAST, BoardView, TimeStep
+
 
 def check_action(action: Any, spec: specs.Array, num_envs: int) -> np.ndarray:
     """Refuses an invalid action, with which simulators would return nonsense or hang; clips real numbers to the bounds.
@@ -43,9 +45,20 @@ def check_action(action: Any, spec: specs.Array, num_envs: int) -> np.ndarray:
     return action
 
 
-def check_legal(action: np.ndarray, legal: np.ndarray) -> None:
-    """Raises ValueError, with the slot and its legal actions, if an action [B] is illegal by `legal`, bool [B, A]."""
-    illegal = ~legal[np.arange(len(action)), action]
+def check_legal(action: np.ndarray, timestep: TimeStep | None) -> None:
+    """Refuses an action that the time step says is illegal; there is nothing to check where it has no mask.
+
+    Args:
+      action: [B], within the spec.
+      timestep: the env's last time step, whose slots at LAST ignore the action; None before the first.
+
+    Raises:
+      ValueError: an action is illegal; the message has the slot and its legal actions.
+    """
+    if timestep is None or not isinstance(timestep.observation, BoardView):
+        return
+    legal = timestep.observation.legal  # bool [B, A]
+    illegal = ~legal[np.arange(len(action)), action] & (timestep.step_type != LAST)
     if illegal.any():
         slot = int(np.argmax(illegal))
         allowed = np.flatnonzero(legal[slot]).tolist()

@@ -150,7 +150,8 @@ class BatchedEnv(abc.ABC):
         Real-valued actions are clipped to the spec's bounds.
 
         Raises:
-          ValueError: the action doesn't have the shape or dtype of the spec, see `envs.actions.check_action`.
+          ValueError: the action doesn't have the shape or dtype of the spec, see `envs.actions.check_action`, or is
+            illegal, see `check_legal`.
         """
 
     def executed_action(self, action: np.ndarray) -> np.ndarray:

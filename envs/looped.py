@@ -14,7 +14,7 @@ import tree
 from dm_env import specs
 
 from boonta.envs import base
-from boonta.envs.actions import check_action
+from boonta.envs.actions import check_action, check_legal
 from boonta.envs.episode_metrics import checked
 from boonta.envs.spec_check import name_of
 from boonta.envs.step_check import require_fit
@@ -34,6 +34,7 @@ class LoopedEnv(base.BatchedEnv):
         self.spec = spec
         self._envs = envs
         self._last = np.zeros(len(envs), bool)  # Whether the slot's last step was LAST, [B].
+        self._shown: base.TimeStep | None = None  # The last step.
         self._tracker = base.EpisodeTracker(len(envs))
         self.steps_per_s = getattr(envs[0], "steps_per_s", None)
 
@@ -42,6 +43,7 @@ class LoopedEnv(base.BatchedEnv):
 
     def step(self, action: np.ndarray) -> base.TimeStep:
         action = check_action(action, self.spec.actions, self.num_envs)
+        check_legal(action, self._shown)
         return self._batch(
             [env.reset() if last else env.step(a) for env, a, last in zip(self._envs, action, self._last)]
         )
@@ -72,7 +74,8 @@ class LoopedEnv(base.BatchedEnv):
             raise ValueError(f"the environment's observations are not as its spec says: {cause}") from error
         self._last = step_type == base.LAST
         self._tracker.update(reward, step_type == base.FIRST, self._last, self._metrics)
-        return base.TimeStep(step_type, reward, discount, observation)
+        self._shown = base.TimeStep(step_type, reward, discount, observation)
+        return self._shown
 
     def _metrics(self, slot: int) -> dict[str, float]:
         """The numbers of a slot's episode, which has ended."""

@@ -92,17 +92,17 @@ class OpenSpielBatch(base.BatchedEnv):
         self.states = [self.game.new_initial_state() for _ in range(num_envs)]
         self._player = np.zeros(num_envs, np.int32)  # [B]
         self._last = np.ones(num_envs, bool)  # [B]
-        self._legal = np.ones((num_envs, self.spec.actions.num_values), bool)  # [B, A]
+        self._shown: base.TimeStep | None = None  # The last step.
         self._tracker = base.EpisodeTracker(num_envs)
 
     def reset(self) -> base.TimeStep:
         self._last[:] = True
-        self._legal[:] = True
+        self._shown = None
         return self.step(np.zeros(self.num_envs, np.int32))
 
     def step(self, action: np.ndarray) -> base.TimeStep:
         action = check_action(action, self.spec.actions, self.num_envs)
-        check_legal(action, self._legal)
+        check_legal(action, self._shown)
         first = self._last
         reward = np.zeros(self.num_envs, np.float32)
         for slot in range(self.num_envs):
@@ -155,17 +155,17 @@ class OpenSpielBatch(base.BatchedEnv):
         if waits.any() and not self._settings.passes:
             slot = int(np.argmax(waits))
             raise ValueError(f"a player of slot {slot} moves twice in a row in {self.game}; set passes=True")
-        self._last, self._legal = last, np.zeros_like(self._legal)
+        self._last, legal = last, np.zeros((self.num_envs, self.spec.actions.num_values), bool)  # [B], [B, A]
         for slot, state in enumerate(self.states):
-            self._legal[slot, -1 if waits[slot] else slice(None) if last[slot] else state.legal_actions()] = True
-        timestep = base.TimeStep(
+            legal[slot, -1 if waits[slot] else slice(None) if last[slot] else state.legal_actions()] = True
+        self._shown = base.TimeStep(
             step_type=base.step_types(first, last),
             reward=reward,
             discount=np.where(last, 0, 1).astype(np.float32),
-            observation=base.BoardView(self._view(waits), self._legal.copy(), self._player.copy()),
+            observation=base.BoardView(self._view(waits), legal, self._player.copy()),
         )
-        self._tracker.update(base.reward_of_player_0(timestep, self.spec.num_players), first=first, ended=last)
-        return timestep
+        self._tracker.update(base.reward_of_player_0(self._shown, self.spec.num_players), first=first, ended=last)
+        return self._shown
 
     def _view(self, waits: np.ndarray) -> np.ndarray:
         """Returns what the player to move of each slot sees, float32 [B, ...]."""

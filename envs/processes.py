@@ -25,7 +25,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv
 
 from boonta.envs import base
-from boonta.envs.actions import check_action
+from boonta.envs.actions import check_action, check_legal
 
 DEADLINE_S = 300.0  # Time in which workers answer; the first answer includes all imports.
 CLOSE_S = 5.0  # Time in which they close their environments; after that they are killed.
@@ -80,6 +80,7 @@ class _Batch(base.BatchedEnv):
         self.num_envs, self.spec = num_envs, env.spec
         self._slots = num_envs // workers
         self._episodes: list[base.Episode] = []
+        self._shown: base.TimeStep | None = None  # The last step.
         shares = [
             _Share(env, self.spec, self._slots, i * self._slots, int(each))
             for i, each in enumerate(base.slot_seeds(workers, seed))
@@ -103,6 +104,7 @@ class _Batch(base.BatchedEnv):
 
     def step(self, action: np.ndarray) -> base.TimeStep:
         action = check_action(action, self.spec.actions, self.num_envs)
+        check_legal(action, self._shown)
         shares = action.reshape(-1, self._slots, *self.spec.actions.shape)
         ask = functools.partial(self._workers.step_async, shares)
         leaves, _, _, _, more = self._answer("step", ask, self._workers.step_wait)
@@ -173,7 +175,8 @@ class _Batch(base.BatchedEnv):
     def _timestep(self, leaves: tuple[np.ndarray, ...]) -> base.TimeStep:
         """The time step of B slots, from the workers' leaves [W, S, ...]."""
         joined = [leaf.reshape(self.num_envs, *leaf.shape[2:]) for leaf in leaves]
-        return tree.unflatten_as(self.spec.timestep, joined)
+        self._shown = tree.unflatten_as(self.spec.timestep, joined)
+        return self._shown
 
 
 class _Workers(AsyncVectorEnv):

@@ -17,7 +17,7 @@ from dm_env import specs
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from boonta.envs import base, spaces
-from boonta.envs.actions import check_action
+from boonta.envs.actions import check_action, check_legal
 from boonta.envs.episode_metrics import chosen
 from boonta.envs.step_check import require_fit
 
@@ -51,6 +51,7 @@ class VectorBatch(base.BatchedEnv):
         self._metrics = metrics
         self._seeding = {} if seed is None else {"seed": _seeds(env, seed)}
         self._last = np.zeros(self.num_envs, bool)  # Whether the slot's last step was LAST, [B].
+        self._shown: base.TimeStep | None = None  # The last step.
         self._tracker = base.EpisodeTracker(self.num_envs)
 
     def reset(self) -> base.TimeStep:
@@ -61,6 +62,7 @@ class VectorBatch(base.BatchedEnv):
 
     def step(self, action: np.ndarray) -> base.TimeStep:
         action = check_action(action, self.spec.actions, self.num_envs)
+        check_legal(action, self._shown)
         action = spaces.to_spaces(self._env.single_action_space, action)
         observation, reward, terminated, truncated, info = self._env.step(action)
         ends = np.array(terminated, bool), np.array(truncated, bool)
@@ -91,12 +93,13 @@ class VectorBatch(base.BatchedEnv):
         self._tracker.update(reward, first, self._last, lambda slot: self._metrics_of(slot, info))
         own = self._env.single_observation_space, self._env.single_action_space
         observation = spaces.observed(*own, observation, self._last)
-        return base.TimeStep(
+        self._shown = base.TimeStep(
             step_type=base.step_types(first, self._last),
             reward=reward,
             discount=np.where(terminated & ~first, 0, 1).astype(np.float32),
             observation=tree.map_structure(_copied, self.spec.observations, observation),
         )
+        return self._shown
 
     def _metrics_of(self, slot: int, info: Mapping[str, Any]) -> dict[str, float]:
         """The numbers of a slot's episode; where the array `_name` is beside `name`, it says which slots have that."""

@@ -220,8 +220,7 @@ class _JaxBatch(base.BatchedEnv):
         action = check_action(action, self.spec.actions, self.num_envs)
         if self._timestep is None:
             return self.reset()
-        if isinstance(self._timestep.observation, base.BoardView):
-            check_legal(action, self._timestep.observation.legal)
+        check_legal(action, self._timestep)
         return self._take(_step(self._env, self._state, action.astype(self.spec.actions.dtype)))
 
     def episodes(self) -> list[base.Episode]:

@@ -11,6 +11,7 @@ from boonta.agents import convolutions, encoders
 from boonta.agents.base import Batch
 from boonta.agents.groups import Optimiser, Torso
 from boonta.agents.optimisation import Outcome, make_update
+from boonta.envs.base import BoardView
 from boonta.tests.helpers.params import drawn
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
@@ -224,6 +225,23 @@ def test_a_leaf_that_no_convolution_takes_is_named():
     with pytest.raises(ValueError, match=r"'deep', which takes images .*, but observations\['choice'\] are \(\); take"):
         encoders.check_observation(Torso("deep"), {"choice": MIXED["choice"], "state": MIXED["state"]})
     encoders.check_observation(Torso("mlp"), MIXED)
+
+
+def test_an_observation_of_another_nest_than_its_spec_is_refused_with_both():
+    view = specs.Array((4,), np.float32)
+    board = BoardView(*(np.zeros((1, *shape, 1), np.float32) for shape in ((4,), (3,), ())))
+    cases = [
+        (board, view, r"an observation of \.view, \.legal, \.player, but a spec of one array; .*view_of"),
+        (board.view, BoardView.spec(view, 3), r"of one array, but a spec of \.view, \.legal, \.player;"),
+        (
+            {"a": board.view, "b": board.view},
+            {"a": view, "c": view},
+            r"of \['a'\], \['b'\], but a spec of \['a'\], \['c'\];",
+        ),
+    ]
+    for seen, spec, message in cases:
+        with pytest.raises(ValueError, match=message):
+            encoders.encode(Torso("mlp"), seen, spec, "torso")
 
 
 def test_a_discrete_leaf_is_one_hot():

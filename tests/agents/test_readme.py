@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 import sys
 import types
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -13,9 +14,9 @@ import optax
 import pytest
 
 from boonta.agents import dqn, impala, muzero, ppo, r2d2, sac, td3
-from boonta.agents.base import Agent, Batch
+from boonta.agents.base import Agent, Batch, Slots, Steps
 from boonta.agents.config import replaced
-from boonta.envs.base import EnvSpec
+from boonta.envs.base import LAST, EnvSpec
 from boonta.envs.catch import Catch
 from boonta.envs.gymnasium import Gymnasium
 from boonta.nodes import metrics
@@ -27,12 +28,13 @@ from boonta.nodes.tables import contract
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.interpreters import anakin, threads
 from boonta.programs.wiring.launch import Program, Run, group
+from boonta.tests.helpers.countdown import countdown
 from boonta.tests.helpers.examples import python_blocks
 from boonta.tests.helpers.params import drawn
 
 pytestmark = pytest.mark.once
 PAGE = pathlib.Path(__file__).parents[2] / "agents" / "README.md"
-CODE, REPLAYED, *NETWORKS = python_blocks(PAGE)
+CODE, REPLAYED, RECURRENT, *NETWORKS = python_blocks(PAGE)
 ENV = Catch()
 # Fewer simulations take less time; the page's model has no functions for the consistency loss.
 MUZERO = replaced(
@@ -41,14 +43,22 @@ MUZERO = replaced(
 )
 
 
-@pytest.fixture(params=[CODE, REPLAYED], ids=["fresh", "replayed"])
-def my_agent(request, monkeypatch):
-    """Each of the page's whole agents, as a module."""
-    assert len(request.param.splitlines()) <= 110
-    module = types.ModuleType("my_agent")
-    monkeypatch.setitem(sys.modules, "my_agent", module)
-    exec(compile(request.param, "my_agent.py", "exec"), vars(module))
+def module_of(code: str, monkeypatch) -> types.ModuleType:
+    """A whole agent of the page, as the module `my_agent`; the recurrent one is beside the first, and imports it."""
+    if code is RECURRENT:
+        module_of(CODE, monkeypatch)
+    name = "my_recurrent_agent" if code is RECURRENT else "my_agent"
+    assert len(code.splitlines()) <= 110
+    module = types.ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    exec(compile(code, f"{name}.py", "exec"), vars(module))
     return module
+
+
+@pytest.fixture(params=[CODE, REPLAYED, RECURRENT], ids=["fresh", "replayed", "recurrent"])
+def my_agent(request, monkeypatch):
+    """Each of the page's whole agents."""
+    return module_of(request.param, monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +86,84 @@ def learn(agent: Agent, folder: pathlib.Path, eval_return: float, updates: int) 
 @pytest.mark.unoptimised
 def test_it_learns_catch(my_agent, tmp_path):
     assert learn(my_agent.make(my_agent.Config.preset("catch"), ENV.spec), tmp_path, 0.8, 1_500) >= 0.8
+
+
+@pytest.mark.unoptimised
+def test_it_plays_only_legal_actions(my_agent):
+    """The environment refuses any other; a heap of 4 or 5 soon has fewer left than the three that may be taken."""
+    env = countdown()
+    agent = my_agent.make(my_agent.Config(), env.spec)
+    params = agent.update.params(drawn(agent.update.init))
+    for policy in (agent.policy, agent.eval_policy):
+        batch, step, state = env(16, 0), jax.jit(policy.step), policy.initial_state(Slots(16))
+        timestep, illegal = batch.reset(), 0
+        for t in range(30):
+            illegal += (~timestep.observation.legal).sum()
+            action, _, state = step(params, jax.random.PRNGKey(t), timestep, state)
+            timestep = batch.step(np.asarray(action))
+        assert illegal > 0
+
+
+def masked(batch: Batch, row: int, actions: Sequence[int]) -> Batch:
+    """The same batch, in one row of which only these of the three actions are legal."""
+    seen = batch.steps.observation
+    legal = np.copy(seen.legal)
+    legal[row] = np.isin(np.arange(3), actions)
+    return batch._replace(steps=batch.steps._replace(observation=seen._replace(legal=legal)))
+
+
+@pytest.mark.unoptimised
+def test_illegal_actions_have_no_share_of_the_fresh_agents_policy(monkeypatch):
+    my_agent, spec = module_of(CODE, monkeypatch), countdown().spec
+    agent = my_agent.make(my_agent.Config(unroll_length=1), spec)  # The entropy is that of the first row.
+    state, batch, step = drawn(agent.update.init), batch_of(agent, spec), jax.jit(agent.update.step)
+    entropies = [step(state, masked(batch, 0, actions))[2]["entropy"] for actions in ([1], [0, 1], [0, 1, 2])]
+    assert 0.0 == entropies[0] < entropies[1] < entropies[2]
+
+
+@pytest.mark.unoptimised
+def test_the_replayed_agents_target_is_the_best_legal_action_of_the_later_row(monkeypatch):
+    my_agent, spec = module_of(REPLAYED, monkeypatch), countdown().spec
+    agent = my_agent.make(my_agent.Config(), spec)
+    batch, step = batch_of(agent, spec), jax.jit(agent.update.step)
+    state = jax.jit(agent.update.init)(jax.random.PRNGKey(0))  # The target params are the learned ones.
+
+    def target(*actions: int) -> float:
+        return float(step(state, masked(batch, 1, actions))[2]["value_target"])
+
+    one, two, three = map(target, range(3))
+    assert len({one, two, three}) == 3
+    assert [target(0, 1), target(0, 2), target(1, 2)] == [max(one, two), max(one, three), max(two, three)]
+
+
+@pytest.mark.unoptimised
+@pytest.mark.parametrize("frame_stack", [1, 3])
+def test_the_recurrent_agent_unrolls_what_it_acted(frame_stack, monkeypatch):
+    """By the same params: the entropies in the loss are those of the logits that acting stored, over ends, too."""
+    my_agent, env = module_of(RECURRENT, monkeypatch), countdown()
+    agent = my_agent.make(my_agent.Config(frame_stack=frame_stack), env.spec)
+    (table,) = agent.tables
+    state, policy = drawn(agent.update.init), agent.policy
+    batch, step, rows = env(table.batch_size, 0), jax.jit(policy.step), []
+    timestep, memory = batch.reset(), policy.initial_state(Slots(table.batch_size))
+    for t in range(2 + table.sequence_length):  # After two steps most slots are within an episode.
+        core = policy.core(memory)
+        action, extras, memory = step(agent.update.params(state), jax.random.PRNGKey(t), timestep, memory)
+        rows.append(Steps.of(timestep, np.asarray(action), extras, np.zeros(table.batch_size, np.int32), core))
+        timestep = batch.step(np.asarray(action))
+    steps = contract.with_one_core(table, jax.tree.map(lambda *leaves: np.stack(leaves), *rows[2:]))
+    logits, step_type = (x[frame_stack - 1 : -1] for x in (steps.extras["logits"], steps.step_type))
+    p = np.asarray(jax.nn.softmax(logits))
+    entropy = -np.sum(p * np.log(np.where(p > 0, p, 1)), axis=-1)
+    assert (step_type == LAST).any()
+
+    def found(core) -> float:
+        given = Batch(steps._replace(core=core), np.ones(table.batch_size, np.float32))
+        return float(jax.jit(agent.update.step)(state, given)[2]["entropy"])
+
+    assert found(steps.core) == pytest.approx(np.mean(entropy * (step_type != LAST)), rel=1e-5)
+    forgotten = steps.core._replace(lstm=jax.tree.map(np.zeros_like, steps.core.lstm))
+    assert found(forgotten) != pytest.approx(found(steps.core), rel=1e-5)
 
 
 @pytest.mark.unoptimised
