@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import pathlib
 import sys
 
@@ -122,13 +123,14 @@ def test_a_folder_that_another_sweep_uses_is_refused(tmp_path, monkeypatch):
         sweep.sweep(tmp_path, given(), [])
 
 
-@pytest.mark.parametrize(("error", "code"), [(OSError(errno.ENOSPC, "full"), 1), (OSError(errno.EROFS, "ro"), 2)])
-def test_a_full_disk_may_pass_and_a_read_only_one_lasts(tmp_path, monkeypatch, capsys, error, code):
+@pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, 1), (errno.EROFS, 2)])
+def test_a_full_disk_may_pass_and_a_read_only_one_lasts(tmp_path, monkeypatch, capsys, number, code):
     def lock(folder):
-        raise error
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(sweep, "lock", lock)
-    monkeypatch.setattr(sys, "argv", ["boonta", str(IMPALA), "--workdir", str(tmp_path), "--", "--stop.updates", "1"])
+    own = [str(IMPALA), "--env", "catch", "--workdir", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["boonta", *own, "--", "--launch", "anakin", "--stop.updates", "1"])
     with pytest.raises(SystemExit) as ended:
         sweep.main()
-    assert ended.value.code == code and error.strerror in capsys.readouterr().err
+    assert ended.value.code == code and os.strerror(number) in capsys.readouterr().err
