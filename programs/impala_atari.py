@@ -5,8 +5,8 @@ from __future__ import annotations
 from boonta.agents import impala
 from boonta.envs.atari import Atari
 from boonta.nodes.actor import Actor
-from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
+from boonta.programs.wiring.evaluation import Evaluation, evaluator
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
 
 
@@ -16,6 +16,7 @@ def impala_atari(
     actors: int = 1,
     num_envs: int = 32,
     config: impala.Config = impala.ATARI,
+    evaluation: Evaluation = Evaluation.preset("atari"),  # noqa: B008
 ) -> Program:
     """Actors fill a queue, the learner empties it, and its params go back through the variable server.
 
@@ -25,13 +26,14 @@ def impala_atari(
       actors: number of actor processes.
       num_envs: environments per actor.
       config: the agent's hyper-parameters.
+      evaluation: how, and how often, params are evaluated.
     """
     env = Atari(game)
     agent = impala.make(config, env.spec)
     groups = [
         group(Learner),
         group(Actor, actors, num_envs=num_envs),
-        group(Evaluator, episodes=4, every_s=300.0),
+        evaluator(env, evaluation),
     ]
     return Program("impala_atari", run, agent, env, groups)
 
