@@ -7,10 +7,11 @@ import time
 from typing import Any
 
 from boonta.agents.base import Slots, Table
+from boonta.nodes.acting.allowance import Allowance
 from boonta.nodes.base import Node
 from boonta.nodes.rpc.errors import DeadlineExceeded
 from boonta.nodes.tables import contract
-from boonta.nodes.tables.freshness import POLL_S, Allowance
+from boonta.nodes.tables.freshness import POLL_S
 
 
 @dataclasses.dataclass

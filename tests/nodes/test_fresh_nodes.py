@@ -11,12 +11,12 @@ import pytest
 
 from boonta.agents.base import Slots
 from boonta.envs.catch import Catch
+from boonta.nodes.acting import allowance
 from boonta.nodes.acting.base import Remote
 from boonta.nodes.actor import Actor
 from boonta.nodes.hosts.agreement import Agreement
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.learner import Learner
-from boonta.nodes.tables import freshness
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer
 from boonta.programs.wiring.interpreters.sebulba import build
@@ -91,7 +91,7 @@ def test_sebulba_keeps_it(tmp_path, placement):
 
 def test_a_learner_that_starts_again_leaves_out_what_is_lost_and_goes_on(tmp_path, monkeypatch):
     """It is killed, and goes on from its first checkpoint: the actors' params, and what they wrote, are newer."""
-    monkeypatch.setattr(freshness, "PATIENCE_S", 0.5)  # The actors may have no reason to go on but this.
+    monkeypatch.setattr(allowance, "PATIENCE_S", 0.5)  # The actors may have no reason to go on but this.
     agent, variables = bounded(), VariableServer("variables")
     queue = QueueTable(agent.tables[0])
     actor = Actor("actor/0", agent, ENV, variables, queue, num_envs=8)

@@ -14,13 +14,13 @@ import pytest
 
 from boonta.agents.base import Table
 from boonta.nodes import variables
+from boonta.nodes.acting.allowance import Allowance
 from boonta.nodes.acting.refresh import Refresh
 from boonta.nodes.inference import Inference
 from boonta.nodes.learning.publishing import Publisher
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.errors import DeadlineExceeded
 from boonta.nodes.rpc.server import Server
-from boonta.nodes.tables.freshness import Allowance
 from boonta.nodes.variables import VariableClient, VariableServer, pack, unpack
 from boonta.tests.helpers.deadline import DEADLINE_S
 

@@ -1,0 +1,128 @@
+"""How many sequences actors may begin where data must be fresh, so that none is too old once it is learned from.
+
+With each version of the params, slots may begin as many sequences as an update takes, and no more than
+`Table.max_staleness` versions ahead. With 0, the presets' choice, an update takes exactly the sequences that its
+version began, so nothing is left out while no node dies. With a larger bound, fast slots may overtake a slow one in the
+queue; its sequence is then too old and left out. The monitor counts these, and slots begin as many again; otherwise
+there would one day be too few for a batch. Sequences that died with a node are in no counter, and a slot can't begin a
+fraction of one: so no slot waits for ever, see `Patience`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from fractions import Fraction
+
+from boonta.agents.base import Table
+
+PATIENCE_S = 30.0  # Least wait for newer params after which sequences are begun again, as some must have been lost.
+
+
+class Patience:
+    """How long a slot waits for newer params: `PATIENCE_S`, or twice what the quickest update took.
+
+    What is begun while an update is computed is left out, so that a slot must wait for slow updates. The quickest one
+    counts, since waits for what was lost are not in it.
+
+    Args:
+      clock: the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]):
+        self._clock = clock
+        self._version: int | None = None
+        self._since = clock()  # When that version came.
+        self._quickest_s = math.inf
+        self._waiting_since: float | None = None
+
+    def see(self, version: int) -> None:
+        """Hears of the newest version of the params."""
+        if version == self._version:
+            return
+        before, now = self._version, self._clock()
+        if before is not None and version > before:
+            self._quickest_s = min(self._quickest_s, (now - self._since) / (version - before))
+        self._version, self._since = version, now
+
+    def is_over(self) -> bool:
+        """Whether the slot has waited too long; its wait begins with the first question."""
+        now = self._clock()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        slow = 2 * self._quickest_s if self._quickest_s < math.inf else 0.0
+        return now - self._waiting_since > max(PATIENCE_S, slow)
+
+    def reset(self) -> None:
+        """Ends the wait."""
+        self._waiting_since = None
+
+
+class Allowance:
+    """The sequences that each slot of a group may still begin.
+
+    With batches of 4, 8 slots and a bound of 1, each version allows a slot half a sequence, and one is the limit. So
+    with version 0 all slots begin one: these make the batches of two updates, and are 1 version old in the second.
+    Version 1 allows a half, with which no slot begins; with version 2 it is one again, and all begin another.
+
+    Args:
+      table: has the bound.
+      slots: slots of all actors.
+      left_out: how many sequences of all actors the learner has left out so far; None if that isn't known yet. The
+        first answer, asked for once there are params, is where the count begins.
+      again: whether the slots have begun sequences in an earlier life of their node.
+      clock: the time in seconds.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        slots: int,
+        left_out: Callable[[], float | None],
+        again: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        assert table.max_staleness is not None
+        self._slots = slots
+        self._per_version = Fraction(table.batch_size, slots)
+        self._limit = self._per_version * (table.max_staleness + 1)
+        self._version: int | None = None
+        self._patience = Patience(clock)
+        self._told = left_out
+        self._heard: float | None = None  # The last answer.
+        # Sequences of a slot: what versions allow, what was left out since the first answer, and how much of the latter
+        # has been begun again or needn't be. What an earlier life began will be left out, and needn't be.
+        self._own = self._limit
+        self._left_out = Fraction(0)
+        self._settled = self._limit if again else Fraction(0)
+
+    def may_begin(self, version: int) -> bool:
+        """Whether a sequence may begin with the params of this version, the newest."""
+        self._hear()
+        self._patience.see(version)
+        before, self._version = self._version, version
+        restarted = before is not None and version < before  # The learner goes on from a checkpoint.
+        if before is not None and not restarted:
+            self._own = min(self._limit, self._own + (version - before) * self._per_version)
+        if restarted or (self._credit < 1 and self._patience.is_over()):
+            self._settled += self._limit - self._own  # What was begun before and isn't lost will be left out.
+            self._own = self._limit
+        return self._credit >= 1
+
+    def begin(self) -> None:
+        """Counts a sequence of each slot."""
+        own = min(self._own, Fraction(1))
+        self._own -= own
+        self._settled += 1 - own
+        self._patience.reset()
+
+    @property
+    def _credit(self) -> Fraction:
+        return self._own + max(Fraction(0), self._left_out - self._settled)
+
+    def _hear(self) -> None:
+        """Counts what was left out since the last answer."""
+        before, self._heard = self._heard, self._told()
+        if before is not None and self._heard is not None:
+            self._left_out += Fraction(max(0, int(self._heard - before)), self._slots)
