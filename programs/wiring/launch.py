@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import NoReturn
 
 from boonta.nodes.watch.ending import end_now
 from boonta.nodes.watch.stopwatch import CONNECTING, before_nodes
@@ -123,10 +125,10 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
     except (BadInput, ValueError, OSError, ImportError) as error:
         trackers.end()
         faults.tell(error)
-        run.leave(faults.code_of(error))
+        _leave(run, faults.code_of(error))
     except KeyboardInterrupt:
         trackers.end()
-        interrupts.leave(run.leave)
+        interrupts.leave(functools.partial(_leave, run))
     with kept:
         _introduce(reachable, presets_of(settings, run.launch), network_of(program), f"run folder {run.workdir}")
         if tight:
@@ -141,7 +143,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
 
         if threads.hang():
             end_now(code)
-    run.leave(code)
+    _leave(run, code)
 
 
 def _introduce(*shown: str) -> None:
@@ -172,6 +174,19 @@ def _end_with(codes: Sequence[int]) -> None:
     """
     if codes:
         end_now(codes[0])
+
+
+def _leave(run: Run, code: int) -> NoReturn:
+    """Ends the process with this code.
+
+    It ends at once where threads may hold it up: Python's own exit waits for one that compiles, which takes up to 40 s,
+    and one of several hosts may wait for ever for another that is gone.
+    """
+    if run.hosts.number > 1:
+        run.hosts.leave(agreed=code == 0)
+    if run.hosts.number > 1 or run.launch == "local_mt":
+        end_now(code)
+    sys.exit(code)
 
 
 def _settle_network(run: Run, arguments: Sequence[str] | None) -> str:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-import sys
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from boonta.envs.base import mixed_seed
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.sinks.base import TENSORBOARD, check_names
 from boonta.nodes.snapshots.store import BEST, CHECKPOINTS, numbers
-from boonta.nodes.watch.ending import end_now
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.supervision.restarts import Restarts
 
@@ -211,18 +209,6 @@ class Run:
         """The folder with the checkpoints, which all hosts share; this run is one that `own` has made."""
         workdir = pathlib.Path(self.workdir)
         return workdir if self.hosts.first else workdir.parents[1]
-
-    def leave(self, code: int) -> NoReturn:
-        """Ends the process with this code.
-
-        It ends at once where threads may hold it up: Python's own exit waits for one that compiles, which takes up to
-        40 s, and one of several hosts may wait for ever for another that is gone.
-        """
-        if self.hosts.number > 1:
-            self.hosts.leave(agreed=code == 0)
-        if self.hosts.number > 1 or self.launch == "local_mt":
-            end_now(code)
-        sys.exit(code)
 
 
 def override_of(word: str) -> tuple[str, str, str]:
