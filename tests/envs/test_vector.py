@@ -101,6 +101,12 @@ def test_slots_that_share_a_generator_are_not_apart():
         conformance.check(Gymnasium("CartPole-v1", vectorised=True), steps=60)
 
 
+@pytest.mark.parametrize("mode", ["sync", "vector_entry_point"])
+def test_a_second_reset_goes_on_with_the_seed(mode):
+    batch = Gymnasium("CartPole-v1", {"vectorization_mode": mode}, vectorised=True)(num_envs=2, seed=0)
+    assert not np.array_equal(batch.reset().observation, batch.reset().observation)
+
+
 def test_pictures_are_the_environments_own():
     batch = Gymnasium("CartPole-v1", {"vectorization_mode": "sync"}, vectorised=True)(num_envs=2, seed=0)
     batch.reset()
