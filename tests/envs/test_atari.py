@@ -154,9 +154,9 @@ def test_a_reward_behind_a_lost_life_counts_for_the_game_alone(monkeypatch):
 
 def test_a_game_that_ends_behind_a_lost_life_is_not_shown(monkeypatch):
     settings = atari.Atari("pong", life_loss=True)
-    env = scripted(monkeypatch, settings, [(1, False, 2), (4, True, 0), (1, False, 3), (2, False, 2)])
+    env = scripted(monkeypatch, settings, [(1, False, 2), (4, True, 0), (1, False, 3), (2, True, 0)])
     assert rows(env, 4) == [(LAST, 1, 0, 1), (FIRST, 0, 1, 0), (MID, 1, 1, 1), (LAST, 2, 0, 2)]
-    assert env.episodes() == [base.Episode(0, 5.0, 2)]
+    assert env.episodes() == [base.Episode(0, 5.0, 2), base.Episode(0, 3.0, 2)]
 
 
 def test_a_life_that_is_lost_behind_a_lost_life_is_not_shown(monkeypatch):
