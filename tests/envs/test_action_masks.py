@@ -28,6 +28,14 @@ class Wide(Countdown):
         return {"observation": super().seen()["observation"], "action_mask": np.ones(4, np.int8)}
 
 
+class CutShort(Countdown):
+    """Its episodes are truncated at their end, where its mask allows nothing."""
+
+    def step(self, action):
+        seen, reward, over, _, info = super().step(action)
+        return seen, reward, False, over, info
+
+
 def vector(num_envs):
     return SyncVectorEnv([Countdown] * num_envs)
 
@@ -60,7 +68,7 @@ class Corner(dm_env.Environment):
 LOOPED, VECTORISED = Gymnasium(Countdown), Gymnasium(vector, vectorised=True)
 
 
-@pytest.mark.parametrize("env", [LOOPED, VECTORISED], ids=["looped", "vectorised"])
+@pytest.mark.parametrize("env", [LOOPED, VECTORISED, Gymnasium(CutShort)], ids=["looped", "vectorised", "truncated"])
 def test_the_mask_says_which_actions_are_legal(env):
     conformance.check(env, steps=60)
     with contextlib.closing(env(2, 0)) as batch:

@@ -19,7 +19,7 @@ class Reference:
 
     def __init__(self, settings: atari.Atari, seed: int):
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-        self.settings = settings
+        self.settings, self.skip = settings, settings.frame_skip
         self.ale = ale_py.ALEInterface()
         self.ale.setInt("random_seed", seed)
         self.ale.setFloat("repeat_action_probability", settings.repeat_action_probability)
@@ -38,10 +38,10 @@ class Reference:
             return self.reset()
         resumes = self.lost_life
         lives, reward, screens = self.ale.lives(), 0, []
-        while len(screens) < 4 and not self.ale.game_over():
+        while len(screens) < self.skip and not self.ale.game_over():
             reward += self.ale.act(self.actions[0 if resumes else action])
             screens.append(self.ale.getScreenGrayscale())
-        self.frames, self.score, self.steps = self.frames + 4, self.score + reward, self.steps + 1
+        self.frames, self.score, self.steps = self.frames + self.skip, self.score + reward, self.steps + 1
 
         over = self.ale.game_over()
         self.new_game = over or self.frames >= self.settings.max_episode_frames
@@ -87,8 +87,11 @@ def test_a_game_to_its_end():
     assert ends["terminations"] >= 2 and ends["truncations"] == 0 and ends["rewards"] > 0
 
 
-def test_the_frame_limit_truncates_with_the_right_picture():
-    ends = compare(atari.Atari("pong", noop_max=0, max_episode_frames=30 * 4, **SCREEN), steps=100)
+@pytest.mark.parametrize("skip", [3, 4])
+def test_the_frame_limit_truncates_with_the_right_picture(skip):
+    settings = atari.Atari("pong", noop_max=0, frame_skip=skip, max_episode_frames=30 * skip, **SCREEN)
+    assert settings.spec.frames_per_step == skip
+    ends = compare(settings, steps=100)
     assert ends == {"terminations": 0, "truncations": 6, "rewards": ends["rewards"], "games": 6}
 
 
@@ -151,9 +154,28 @@ def test_a_reward_behind_a_lost_life_counts_for_the_game_alone(monkeypatch):
 
 def test_a_game_that_ends_behind_a_lost_life_is_not_shown(monkeypatch):
     settings = atari.Atari("pong", life_loss=True)
-    env = scripted(monkeypatch, settings, [(1, False, 2), (4, True, 0), (1, False, 3), (2, False, 2)])
+    env = scripted(monkeypatch, settings, [(1, False, 2), (4, True, 0), (1, False, 3), (2, True, 0)])
     assert rows(env, 4) == [(LAST, 1, 0, 1), (FIRST, 0, 1, 0), (MID, 1, 1, 1), (LAST, 2, 0, 2)]
-    assert env.episodes() == [base.Episode(0, 5.0, 2)]
+    assert env.episodes() == [base.Episode(0, 5.0, 2), base.Episode(0, 3.0, 2)]
+
+
+def test_a_life_that_is_lost_behind_a_lost_life_is_not_shown(monkeypatch):
+    env = scripted(monkeypatch, atari.Atari("pong", life_loss=True), [(1, False, 2), (2, False, 1), (4, False, 1)])
+    assert rows(env, 3) == [(LAST, 1, 0, 1), (FIRST, 0, 1, 2), (MID, 4, 1, 4)]
+
+
+def test_a_game_that_ends_at_the_frame_limit_is_terminated_and_its_emulator_goes_on(monkeypatch):
+    settings = atari.Atari("pong", max_episode_frames=8)
+    env = scripted(monkeypatch, settings, [(1, False, 3), (2, True, 0), (4, False, 3), (8, False, 3)])
+    assert rows(env, 4) == [(MID, 1, 1, 1), (LAST, 2, 0, 2), (FIRST, 0, 1, 4), (MID, 8, 1, 8)]
+    assert env.episodes() == [base.Episode(0, 3.0, 2)]
+
+
+def test_a_reset_forgets_the_running_game(monkeypatch):
+    env = scripted(monkeypatch, atari.Atari("pong"), [(1, False, 3), (2, True, 0)])
+    rows(env, 1)
+    env.reset()
+    assert rows(env, 1) == [(LAST, 2, 0, 2)] and env.episodes() == [base.Episode(0, 2.0, 1)]
 
 
 def test_a_game_may_stand_at_no_lives_before_it_ends(monkeypatch):

@@ -18,3 +18,10 @@ def test_slot_seeds_are_reproducible_and_apart():
 def test_slot_seeds_refuses(num_envs, seed, message):
     with pytest.raises(ValueError, match=message):
         base.slot_seeds(num_envs, seed)
+
+
+def test_rewards_of_player_0_are_those_of_its_own_moves_and_the_reverse_of_the_others():
+    view = base.BoardView(np.zeros(2), np.ones((2, 3), bool), np.array([0, 1], np.int32))  # Who is to move now.
+    timestep = base.TimeStep(np.full(2, base.MID), np.array([1.0, 2.0]), np.ones(2), view)
+    assert base.reward_of_player_0(timestep, num_players=2).tolist() == [-1.0, 2.0]
+    assert base.reward_of_player_0(timestep, num_players=1).tolist() == [1.0, 2.0]

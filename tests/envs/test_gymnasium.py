@@ -211,6 +211,11 @@ def test_slots_and_seeds_differ():
     assert not np.array_equal(*starts)
 
 
+def test_a_second_episode_goes_on_with_the_seed():
+    batch = gym.Gymnasium(Start)(num_envs=16, seed=0)
+    assert not np.array_equal(*[batch.reset().observation["where"] for _ in range(2)])
+
+
 def test_pickles():
     env = gym.Gymnasium(Corridor, {"reward": 2.0})
     copy = pickle.loads(pickle.dumps(env))

@@ -72,10 +72,19 @@ def test_breakout_by_hand():
 
 def test_a_long_game_is_cut_short():
     env = MinAtar("freeway", max_episode_steps=7)(num_envs=2, seed=0)
-    steps = [env.reset(), *(env.step(np.zeros(2, int)) for _ in range(8))]
-    assert [int(step.step_type[0]) for step in steps] == [base.FIRST, *[base.MID] * 6, base.LAST, base.FIRST]
+    steps = [env.reset(), *(env.step(np.zeros(2, int)) for _ in range(16))]
+    episode = [base.FIRST, *[base.MID] * 6, base.LAST]
+    assert [int(step.step_type[0]) for step in steps] == [*episode, *episode, base.FIRST]
     assert steps[7].discount.tolist() == [1, 1]
-    assert env.episodes() == [base.Episode(0, 0.0, 7), base.Episode(1, 0.0, 7)]
+    assert env.episodes() == 2 * [base.Episode(0, 0.0, 7), base.Episode(1, 0.0, 7)]
+
+
+def test_a_game_that_ends_at_the_limit_is_terminated():
+    env = MinAtar("breakout", sticky_actions=0.0, minimal_actions=True, max_episode_steps=6)(num_envs=8, seed=0)
+    start = env.reset().observation[..., 1].argmax(axis=-1).max(axis=-1)
+    steps = [env.step(np.full(8, action)) for action in (2, 0, 0, 0, 0, 0)]  # As in `test_breakout_by_hand`.
+    assert (steps[-1].step_type == base.LAST).all() and set(start) == {0, 9}
+    np.testing.assert_array_equal(steps[-1].discount, np.where(start == 0, 1, 0))
 
 
 def test_draws_each_slot():

@@ -84,6 +84,33 @@ def test_termination_goes_before_truncation():
     assert [step.discount.tolist() for step in steps] == [[1, 1], [0, 1], [1, 1]]
 
 
+class Careless(Counters):
+    """All steps are one array in the dtype of the space; the step that resets a slot says again that it has ended."""
+
+    single_observation_space = spaces.Box(0, 9, (1,), np.float32)
+
+    def __init__(self, num_envs):
+        super().__init__(num_envs)
+        self.shown = np.zeros((num_envs, 1), np.float32)
+
+    def _show(self):
+        self.shown[:, 0] = self.count
+        return self.shown
+
+    def step(self, action):
+        again, even = self.done, np.arange(self.num_envs) % 2 == 0
+        shown, reward, terminated, truncated, info = super().step(action)
+        return shown, reward, terminated | (again & even), truncated | (again & ~even), info
+
+
+def test_a_careless_one_is_taken_all_the_same():
+    batch = Gymnasium(Careless, vectorised=True)(num_envs=2, seed=0)
+    steps = [batch.reset()] + [batch.step(np.array([0, 1])) for _ in range(4)]
+    assert [step.step_type.tolist() for step in steps] == [[0, 0], [1, 1], [2, 1], [0, 2], [1, 0]]
+    assert [step.discount.tolist() for step in steps] == [[1, 1], [1, 1], [0, 1], [1, 1], [1, 1]]
+    assert [step.observation[:, 0].tolist() for step in steps] == [[0, 0], [1, 1], [2, 2], [0, 3], [1, 0]]
+
+
 @pytest.mark.parametrize(
     ("env", "apart"),
     [
@@ -99,6 +126,12 @@ def test_gymnasiums_own_conform(env, apart):
 def test_slots_that_share_a_generator_are_not_apart():
     with pytest.raises(conformance.ConformanceError, match="no slot depends on the actions of another"):
         conformance.check(Gymnasium("CartPole-v1", vectorised=True), steps=60)
+
+
+@pytest.mark.parametrize("mode", ["sync", "vector_entry_point"])
+def test_a_second_reset_goes_on_with_the_seed(mode):
+    batch = Gymnasium("CartPole-v1", {"vectorization_mode": mode}, vectorised=True)(num_envs=2, seed=0)
+    assert not np.array_equal(batch.reset().observation, batch.reset().observation)
 
 
 def test_pictures_are_the_environments_own():

@@ -96,6 +96,32 @@ def test_later_versions_play_earlier_ones_and_results_add_up(variables):
     assert node._results[3, "one"] == (8, 8) and node._results[3, 1].games == 8
 
 
+def test_earlier_versions_play_with_their_own_params_after_an_opening(variables):
+    node = arena(variables, {"one": Take(1)}, episodes=32)
+    for version in (1, 2):
+        variables.put(version, pack(params(version)))
+        node.round()
+    score, games = node._results[2, 1]
+    # Version 2 would win all from the start, and half against itself. Two random moves leave 0 to 3, and only with 2 it
+    # wins as either player.
+    assert games == 32 and 16 < score < 32
+
+
+def test_only_so_many_versions_are_kept(variables):
+    node = arena(variables, {"one": Take(1)}, keep=2)
+    for version in range(1, 5):
+        variables.put(version, pack(params(1)))
+        node.round()
+    assert list(node._versions) == [1, 4]
+
+
+def test_an_unfinished_game_is_cut_as_the_settings_say(variables):
+    variables.put(7, pack(params(2)))
+    node = arena(variables, {"one": Take(1)}, max_steps=3)
+    node.step()
+    assert node.report()["metrics"]["eval_return"] == 0.5  # 5-3-[2]-0 is won, and 5-[4]-2-[1] not over.
+
+
 def test_versions_that_are_kept_spread_over_the_run():
     versions = {}
     for version in range(0, 1000, 10):

@@ -7,12 +7,13 @@ import math
 from unittest import mock
 
 import jax
+import numpy as np
 import pytest
 
-from boonta.envs.base import mixed_seed
+from boonta.envs.base import Episode, mixed_seed
 from boonta.nodes import evaluator
 from boonta.nodes.base import Stopped
-from boonta.nodes.evaluating import EvalEpisodes, Evaluating
+from boonta.nodes.evaluating import EvalEpisodes, Evaluating, play_out
 from boonta.nodes.fused import stage
 from boonta.nodes.watch.evaluation import NONE, Evaluation, as_metrics
 from boonta.programs.wiring.program import parameters
@@ -166,3 +167,10 @@ def test_a_fused_program_counts_updates_unless_asked_otherwise():
     assert by_steps.in_updates(env_steps=50.0) == 20 and by_steps.in_updates(5_000.0) == 1
     with pytest.raises(ValueError, match="evaluation.by is 'seconds'; a fused program counts 'updates' or 'env_steps'"):
         Evaluation(by="seconds").in_updates(50.0)
+
+
+def test_of_each_slot_the_first_episode_counts():
+    finished = [[Episode(0, 1.0, 1)], [Episode(0, 9.0, 1), Episode(1, 2.0, 2)]]
+    play = mock.Mock(env=mock.Mock(num_envs=2, episodes=lambda: finished.pop(0)))
+    play.timestep.reward = np.zeros(2)
+    assert play_out(play, (), max_steps=5) == EvalEpisodes([1.0, 2.0], 0, {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -146,3 +147,20 @@ def test_one_of_several_learners_draws_only_once_its_update_is_done(tmp_path):
     for _ in range(3):
         learner.step()
     learner.settle()
+
+
+def test_a_group_that_must_wait_is_passed_over_and_the_others_take_turns():
+    stepped, ready = [], {1, 2}
+
+    def fake(i: int) -> types.SimpleNamespace:
+        act = types.SimpleNamespace(ready=lambda: i in ready)
+        return types.SimpleNamespace(act=act, step=lambda: stepped.append(i))
+
+    actor = Actor("actor/0", bounded(), ENV, VariableServer("variables"), None, num_envs=8)
+    actor._groups, actor._turn = [fake(i) for i in range(4)], 0
+    for _ in range(4):
+        actor.step()
+    ready.clear()
+    assert not actor.ready()
+    actor.step()  # All must wait: the one whose turn it is does.
+    assert stepped == [1, 2, 1, 2, 3]

@@ -108,3 +108,12 @@ def test_params_of_a_learners_earlier_life_stay_until_it_has_published():
     server.put(7, b"seven")
     Publisher(server, lambda: False).renew()
     assert server.get(-1) == (7, b"seven")
+
+
+def test_an_empty_server_has_nothing_newer_and_one_with_a_smaller_version_has():
+    server, there = VariableServer("variables/0"), []
+    server._changed.wait_for = lambda is_there, wait_s: there.append(bool(is_there()))
+    server.newest(7, 0.0)
+    server.put(3, b"three")  # The learner has been started again.
+    assert (server.newest(7, 0.0), server.newest(3, 0.0)) == (3, 3)
+    assert there == [False, True, False]

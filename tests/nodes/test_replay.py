@@ -114,7 +114,10 @@ def test_a_port_in_use_is_named(agent, tmp_path):
             replay.Replay("replay", Address(port), agent, Catch().spec, str(tmp_path)).start()
 
 
-@pytest.mark.parametrize(("length", "period", "chunk"), [(24, 20, 4), (21, 20, 4), (6, 5, 1), (5, 5, 1), (41, 40, 4)])
+@pytest.mark.parametrize(
+    ("length", "period", "chunk"),
+    [(24, 20, 4), (21, 20, 4), (6, 5, 1), (5, 5, 1), (41, 40, 4), (40, 10, 10), (2, 4, 2)],
+)
 def test_chunks_line_up_with_sequences(length, period, chunk):
     from boonta.nodes.tables.reverb.writer import chunk_length
 

@@ -63,7 +63,8 @@ def test_an_actors_groups_know_their_places(acting):
     queue, inference = QueueTable(agent.tables[0]), Inference("inference", agent, ENV, served)
     inference.start()
     handle, given = (served, agent) if acting == "local" else (Remote(inference), tables_only(agent))
-    actor = Actor("actor/1", given, ENV, handle, queue, num_envs=4, threads=2, slots=Slots(4, 4, 10))
+    its_own = {"num_envs": 4, "threads": 2, "first_group": 2, "slots": Slots(4, 4, 10)}
+    actor = Actor("actor/1", given, ENV, handle, queue, **its_own)
     actor.start()
     assert written(actor, queue) == [[4, 10], [5, 10], [6, 10], [7, 10]]
     inference._lanes[0].groups.clear()  # As when it has been started again.

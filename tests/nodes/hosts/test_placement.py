@@ -123,6 +123,7 @@ def test_an_update_takes_params_of_exactly_so_many_updates_ago():
     """With 3 groups of 4 and batches of 8: two blocks an update; block 1 of group 1 is the fifth, for update 3."""
     step = LockStep(lag=1, groups=3, group_size=4, batch_size=8)
     assert [step.updates(group, block) for block in range(3) for group in range(3)] == [0, 0, 0, 0, 1, 1, 2, 2, 3]
+    assert [step.updates(3 + group, 2) for group in range(3)] == [2, 2, 3]  # Those of the second host.
     large = LockStep(lag=0, groups=2, group_size=16, batch_size=8)  # Two updates a block.
     assert [large.updates(group, block) for block in range(2) for group in range(2)] == [0, 2, 4, 6]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -25,9 +27,8 @@ def match(*given, **settings):
 
 def played(env, number, player, stopping=never, games=4, **settings):
     ours = policy_side(POLICY, ACT, params(number), Stopwatch())
-    return play_match(
-        env, games, (ours, player_side(player, stopping, Stopwatch())), seed=0, stopping=stopping, **settings
-    )
+    sides = (ours, player_side(player, stopping, Stopwatch()))
+    return play_match(env, games, sides, stopping=stopping, **{"seed": 0, **settings})
 
 
 def test_outcomes_are_the_first_sides_from_either_side():
@@ -48,6 +49,12 @@ def test_only_the_first_game_of_a_slot_counts_and_a_player_is_asked_for_its_move
     assert player.asked == 2 * 1 + 2 * 2  # 5-3-[2]-0 and 5-[4]-2-[1]-0, while even slots are over already
 
 
+def test_a_player_is_not_asked_in_games_after_the_first():
+    player = Take(1)
+    assert list(match(Nim(20, draw_at=19), 2, player)) == [1, 0, 1, 0]
+    assert player.asked == 2 * 6 + 2 * 1  # 20-18-[17]-…-3-[2]-0, and meanwhile 20-[19] again and again
+
+
 def test_a_policys_state_sees_every_time_step():
     """With 0 the agent takes as many as it has seen steps. 6-[5]-3-[2]-0 wins only if it saw the opponent's, too."""
     assert list(match(Nim(6), 0, Take(1)))[1::2] == [1, 1]
@@ -64,17 +71,25 @@ def test_games_that_end_within_the_opening_are_told():
     assert played(Nim(5), 2, Take(1), opening=5).random.all() and not games.cut.any()
 
 
-def test_openings_differ_between_pairs_but_not_within_one():
-    env, heaps = Nim(40), []
+@dataclasses.dataclass
+class Watch(Take):
+    """Remembers the heaps [B] that it has seen."""
 
-    class Watch(Take):
-        def __call__(self, env, timestep, rng):
-            heaps.append(env.heap.copy())
-            return super().__call__(env, timestep, rng)
+    heaps: list[np.ndarray] = dataclasses.field(default_factory=list)
 
-    match(env, 1, Watch(1), games=16, opening=2, max_steps=3)
-    after = heaps[0]  # The first it is asked for.
-    assert list(after[0::2]) == list(after[1::2]) and len(set(after)) > 1 and after.min() >= 34
+    def __call__(self, env, timestep, rng):
+        self.heaps.append(env.heap.copy())
+        return super().__call__(env, timestep, rng)
+
+
+def test_openings_differ_between_pairs_and_seeds_but_not_within_one():
+    starts = []
+    for seed in (0, 1):
+        player = Watch(1)
+        match(Nim(40), 1, player, games=16, opening=2, max_steps=3, seed=seed)
+        starts.append(after := player.heaps[0])  # The first it is asked for.
+        assert list(after[0::2]) == list(after[1::2]) and len(set(after)) > 1 and after.min() >= 34
+    assert list(starts[0]) != list(starts[1])
 
 
 def test_two_policies_play_each_other():

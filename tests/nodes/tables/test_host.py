@@ -52,12 +52,13 @@ def drawn_columns(replay: HostStore, table: Table = TABLE) -> set[tuple[int, ...
     return {tuple(column.astype(int)) for column in steps.reward.T}
 
 
-def test_every_sequence_of_every_group_is_drawn():
+@pytest.mark.parametrize("groups", [range(2), range(4, 6)], ids=["of the first host", "of the third"])
+def test_every_sequence_of_every_group_is_drawn(groups):
     replay = store(TABLE, groups=2)
     assert replay.open_stream(TABLE, 64, 64).take(64, 0.0) is None
-    for group in range(2):
+    for group in groups:
         write(replay, 2, rows=5, group=group)
-    starts = [1000 * group + 20 * block + slot for group in range(2) for block in range(2) for slot in range(2)]
+    starts = [1000 * group + 20 * block + slot for group in groups for block in range(2) for slot in range(2)]
     assert drawn_columns(replay) == {(n, n + 10, n + 20) for n in starts}
 
 
@@ -128,6 +129,14 @@ def test_tables_of_one_writer_share_rows_and_each_drops_its_own_oldest():
             assert drawn_columns(replay, table) == {(n, n + 10, n + 20) for n in starts}
         first, second = (replay.open_stream(table, 1, 1).rows for table in tables)
         assert first is second
+
+
+def test_tables_with_the_same_sequences_draw_by_themselves():
+    tables = (TABLE, dataclasses.replace(TABLE, name="beside", share=0.0))
+    replay = store(*tables)
+    write(replay, 2, rows=11, tables=tables)
+    one, other = (replay.open_stream(table, 1, 1).take(64, 0.0).keys.tolist() for table in tables)
+    assert set(one) == set(other) and one != other
 
 
 def test_a_writer_waits_until_all_its_tables_take_a_sequence():

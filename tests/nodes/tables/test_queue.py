@@ -119,6 +119,15 @@ def test_a_full_queue_blocks_its_writers():
             writer.append(row(t, 4))
 
 
+def test_each_of_the_groups_in_turn_may_fill_its_own_part_of_the_queue():
+    queue = QueueTable(TABLE, groups=2)
+    for group in range(2):
+        write(queue, 4, rows=3, group=group)  # 4 sequences: its part is full.
+    pieces = queue.get(0.0)
+    assert queue.put(0, pieces, 0.0) is True
+    assert queue.put(0, pieces, 0.0) is None and queue.put(1, pieces, 0.0) is None
+
+
 def test_the_newest_of_a_group_larger_than_the_table_fits():
     queue = QueueTable(dataclasses.replace(TABLE, size=4))
     write(queue, 16, rows=3)

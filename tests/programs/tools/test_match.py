@@ -33,6 +33,17 @@ def test_two_runs_play_each_other(runs, capsys):
     ]
 
 
+def test_two_runs_begin_at_random_unless_asked_otherwise(runs):
+    outcome = match.match(runs[1], str(runs[0]), games=32)
+    assert outcome.sum() > 0 and outcome.min() < 0
+
+
+def test_a_run_plays_as_it_is_evaluated(runs):
+    agent, batch = nim.agent()._replace(policy=None), nim.Nim(5)(2, 0)
+    side = match.run_side(agent, runs[1], "newest")(batch, 0)
+    assert side(batch.reset(), np.ones(2, bool)).tolist() == [1, 1]  # It takes two.
+
+
 def test_games_that_tell_nothing_are_counted(runs, capsys):
     match.match(runs[1], str(runs[0]), games=32, opening=2, max_steps=3)
     *_, cut, random = capsys.readouterr().out.splitlines()
