@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import pathlib
@@ -127,10 +128,4 @@ def _stay(nodes: Mapping[str, subprocess.Popen], signals: Signals) -> int:
     return 1 if failed else 0
 
 
-def main() -> None:
-    """The command line of `join`."""
-    command(join, ValueError)
-
-
-if __name__ == "__main__":
-    main()
+main = functools.partial(command, join, ValueError)
