@@ -82,8 +82,10 @@ class Meeting(NamedTuple):
 def construct(node: type[Node], limit_s: float, **arguments: Any) -> Node:
     """Constructs a node, with its limit, in the process or thread that Launchpad has made for it.
 
-    Where it gets the stores of several replay servers, they are joined into one.
+    Where it gets the stores of several replay servers, they are joined into one; an address becomes "host:port".
     """
+    if isinstance(address := arguments.get("address"), lp_address.Address):
+        arguments["address"] = address.resolve()
     if isinstance(shards := arguments.get("replay"), ReplayHandles):
         arguments["replay"] = joined(shards.handles, shards.first)
     if isinstance(meeting := arguments.get("agreement"), Meeting):
