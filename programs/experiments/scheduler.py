@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import IO, Protocol
+from typing import IO
 
 from boonta.nodes.snapshots import files
 from boonta.nodes.watch.program_end import SAVING_S
@@ -63,36 +63,23 @@ class State:
     pruning: bool = False
 
 
-class Source(Protocol):
-    """A source of jobs that aren't known in advance."""
+class Source:
+    """A source of jobs that aren't known in advance; this one has none."""
 
     def take(self) -> Sequence[Job]:
         """Further jobs for a free slot; none if there are none for now."""
+        return ()
 
     def settled(self, job: Job) -> tuple[str, str]:
         """The stage in which a job ended in an earlier start of the sweep, "" if it is to run; and the cause."""
+        del job
+        return "", ""
 
     def ended(self, state: State) -> None:
         """Records a job that is done, has failed for good, or was pruned; it may find that one has failed."""
 
     def prunes(self, job: Job) -> bool:
         """Whether a running job is to end before its time."""
-
-
-class Nothing:
-    """A source without jobs."""
-
-    def take(self) -> Sequence[Job]:
-        return ()
-
-    def settled(self, job: Job) -> tuple[str, str]:
-        del job
-        return "", ""
-
-    def ended(self, state: State) -> None:
-        del state
-
-    def prunes(self, job: Job) -> bool:
         del job
         return False
 
@@ -124,7 +111,7 @@ class Scheduler:
         self._folder = folder
         self._retries = retries
         self._show = show
-        self._source = source or Nothing()
+        self._source = source or Source()
         self._free = collections.deque(slots)
         self.states: list[State] = []
         self._left: collections.deque[State] = collections.deque()
