@@ -22,12 +22,11 @@ from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.slots import Slot, on_cores
 from boonta.programs.wiring.run_folder.state import is_held
 from boonta.programs.wiring.supervision import dependent
-from boonta.programs.wiring.supervision.interrupts import Signals
+from boonta.programs.wiring.supervision.interrupts import ASKED_TO_END, Signals
 from boonta.programs.wiring.supervision.supervise import THREADS_GRACE_S
 
 POLL_S = 0.25
 END_S = THREADS_GRACE_S + SAVING_S + 30.0  # Time between the request to end and SIGKILL; a program has less itself.
-ASKED = (128 + signal.SIGTERM, -signal.SIGTERM)  # Exit codes of a program that was asked to end.
 REFUSED = 2  # A program's exit code for a command line that can't work.
 # What a machine may lack for a moment: processes or memory, files, room on the disk.
 SCARCE = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, *files.NO_ROOM)
@@ -225,9 +224,9 @@ class Scheduler:
         self._release(state)
         if code in outcome.ENDED:
             self._end(state, DONE, "learning collapsed" if code else "")
-        elif code in ASKED and state.pruning:
+        elif code in ASKED_TO_END and state.pruning:
             self._end(state, PRUNED, "its trial is worse than the median of others")
-        elif code in ASKED and self._asked:
+        elif code in ASKED_TO_END and self._asked:
             state.stage = LEFT
         else:
             self._fail(state, code)
