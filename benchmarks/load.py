@@ -139,14 +139,6 @@ def heartbeat_us(nodes: int) -> float:
         return 1e6 * (time.process_time() - began) / BEATS
 
 
-class _Address:
-    def __init__(self, port: int):
-        self._port = port
-
-    def resolve(self) -> str:
-        return f"localhost:{self._port}"
-
-
 def saving(gigabytes: float, calm_s: float) -> dict[str, float]:
     """Seconds to save and to restore a replay table of noise, and how long a reader waits meanwhile.
 
@@ -166,12 +158,12 @@ def saving(gigabytes: float, calm_s: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
 
         def replay() -> Replay:
-            address, tables = _Address(free_port()), str(pathlib.Path(folder, "replay"))
+            address, tables = f"localhost:{free_port()}", str(pathlib.Path(folder, "replay"))
             return Replay("replay", address, agent, load_program.Noise.spec, tables)
 
         node = replay()
         node.start()
-        writer = ReverbWriter(Client(node._address.resolve()), [table], 2, node.wait_for)
+        writer = ReverbWriter(Client(node._address), [table], 2, node.wait_for)
         noise = np.random.default_rng(0)
         for t in range(size * ROWS // 2):
             writer.append(load_program.steps(0, t, noise.integers(256, size=(2, *load_program.FRAME), dtype=np.uint8)))

@@ -7,7 +7,6 @@ import os
 import pathlib
 import shutil
 import time
-from typing import Any
 
 from boonta.agents.base import Agent
 from boonta.envs.base import EnvSpec
@@ -35,7 +34,7 @@ class Replay(Periodic):
 
     Args:
       name: name of this node.
-      address: address to serve on; its `resolve()` returns "host:port" once the launcher has bound it.
+      address: where it serves, "host:port".
       agent: the agent with the tables.
       spec: spec of the environment, for the tables' signature.
       folder: folder of the snapshots, for all servers.
@@ -56,7 +55,7 @@ class Replay(Periodic):
     def __init__(
         self,
         name: str,
-        address: Any,
+        address: str,
         agent: Agent,
         spec: EnvSpec,
         folder: str,
@@ -85,7 +84,7 @@ class Replay(Periodic):
         self._saved_the_end = False
 
     def start(self) -> None:
-        _, port = host_and_port(self._address.resolve())
+        _, port = host_and_port(self._address)
         require_free(port, "the replay server")
         signature = step_shapes(self._agent, self._spec)
         tables = [make_table(divided(table, self._shards, SERVERS), signature) for table in self._agent.tables]

@@ -17,7 +17,7 @@ from boonta.envs.base import suggest
 from boonta.programs.experiments import curves, plan, spec
 from boonta.programs.experiments.check import Member
 from boonta.programs.experiments.plan import Job
-from boonta.programs.experiments.scheduler import DONE, FAILED, PRUNED, State
+from boonta.programs.experiments.scheduler import DONE, FAILED, PRUNED, Source, State
 from boonta.programs.experiments.spec import Range, Sample, Spec
 from boonta.programs.experiments.values import Value
 from boonta.programs.wiring.run import BadInput
@@ -62,8 +62,8 @@ class _Open:
     looked_at: float = 0.0
 
 
-class Sampler:
-    """A source of jobs; see `scheduler.Source`.
+class Sampler(Source):
+    """A source of the jobs of trials.
 
     Args:
       given: the sweep.
@@ -146,7 +146,6 @@ class Sampler:
                     ) from error
 
     def settled(self, job: Job) -> tuple[str, str]:
-        """The stage in which a job ended in an earlier start, and the cause; empty for others."""
         return self._settled.get(job.name, ("", ""))
 
     def take(self) -> Sequence[Job]:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import IO, Protocol
+from typing import IO
 
 from boonta.nodes.snapshots import files
 from boonta.nodes.watch.program_end import SAVING_S
@@ -22,12 +22,11 @@ from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.slots import Slot, on_cores
 from boonta.programs.wiring.run_folder.state import is_held
 from boonta.programs.wiring.supervision import dependent
-from boonta.programs.wiring.supervision.interrupts import Signals
+from boonta.programs.wiring.supervision.interrupts import ASKED_TO_END, Signals
 from boonta.programs.wiring.supervision.supervise import THREADS_GRACE_S
 
 POLL_S = 0.25
 END_S = THREADS_GRACE_S + SAVING_S + 30.0  # Time between the request to end and SIGKILL; a program has less itself.
-ASKED = (128 + signal.SIGTERM, -signal.SIGTERM)  # Exit codes of a program that was asked to end.
 REFUSED = 2  # A program's exit code for a command line that can't work.
 # What a machine may lack for a moment: processes or memory, files, room on the disk.
 SCARCE = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, *files.NO_ROOM)
@@ -63,36 +62,23 @@ class State:
     pruning: bool = False
 
 
-class Source(Protocol):
-    """A source of jobs that aren't known in advance."""
+class Source:
+    """A source of jobs that aren't known in advance; this one has none."""
 
     def take(self) -> Sequence[Job]:
         """Further jobs for a free slot; none if there are none for now."""
+        return ()
 
     def settled(self, job: Job) -> tuple[str, str]:
         """The stage in which a job ended in an earlier start of the sweep, "" if it is to run; and the cause."""
+        del job
+        return "", ""
 
     def ended(self, state: State) -> None:
         """Records a job that is done, has failed for good, or was pruned; it may find that one has failed."""
 
     def prunes(self, job: Job) -> bool:
         """Whether a running job is to end before its time."""
-
-
-class Nothing:
-    """A source without jobs."""
-
-    def take(self) -> Sequence[Job]:
-        return ()
-
-    def settled(self, job: Job) -> tuple[str, str]:
-        del job
-        return "", ""
-
-    def ended(self, state: State) -> None:
-        del state
-
-    def prunes(self, job: Job) -> bool:
         del job
         return False
 
@@ -124,7 +110,7 @@ class Scheduler:
         self._folder = folder
         self._retries = retries
         self._show = show
-        self._source = source or Nothing()
+        self._source = source or Source()
         self._free = collections.deque(slots)
         self.states: list[State] = []
         self._left: collections.deque[State] = collections.deque()
@@ -238,9 +224,9 @@ class Scheduler:
         self._release(state)
         if code in outcome.ENDED:
             self._end(state, DONE, "learning collapsed" if code else "")
-        elif code in ASKED and state.pruning:
+        elif code in ASKED_TO_END and state.pruning:
             self._end(state, PRUNED, "its trial is worse than the median of others")
-        elif code in ASKED and self._asked:
+        elif code in ASKED_TO_END and self._asked:
             state.stage = LEFT
         else:
             self._fail(state, code)

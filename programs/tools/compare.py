@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import io
 import json
@@ -255,10 +256,4 @@ def _print(made: Mapping[str, Any]) -> None:
     print(f"pictures, each as .svg, too: {', '.join(name for name in made['files'] if name.endswith('.png'))}")
 
 
-def main() -> None:
-    """The command line of `compare`."""
-    command(compare, OSError)
-
-
-if __name__ == "__main__":
-    main()
+main = functools.partial(command, compare, OSError)

@@ -111,10 +111,4 @@ def _doctor(json: bool = False) -> None:
     del json
 
 
-def main() -> None:
-    """The command line of `completion`."""
-    command(completion)
-
-
-if __name__ == "__main__":
-    main()
+main = functools.partial(command, completion)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 
 import tyro
@@ -41,10 +42,4 @@ def convert(dataset: tyro.conf.Positional[str], out: pathlib.Path, env: str = ""
     print(f"{summary(index)}: {out}")
 
 
-def main() -> None:
-    """The command line of `convert`."""
-    command(convert, ValueError, OSError)
-
-
-if __name__ == "__main__":
-    main()
+main = functools.partial(command, convert, ValueError, OSError)

@@ -77,7 +77,3 @@ def main() -> None:
     findings = examine()
     print(json.dumps([each._asdict() for each in findings], indent=2) if options.json else report(findings))
     sys.exit(any(each.state == "missing" for each in findings))
-
-
-if __name__ == "__main__":
-    main()

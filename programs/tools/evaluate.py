@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import pathlib
 import sys
@@ -226,10 +227,4 @@ def _described(found: Evaluated) -> str:
     return what + "".join(f", {name} {value:.4g}" for name, value in found.metrics.items())
 
 
-def main() -> None:
-    """The command line of `evaluate`."""
-    command(evaluate, ValueError, OSError)
-
-
-if __name__ == "__main__":
-    main()
+main = functools.partial(command, evaluate, ValueError, OSError)

@@ -288,10 +288,4 @@ def project(points: np.ndarray, *others: np.ndarray) -> tuple[list[np.ndarray], 
     return [(x - centre) @ directions[:2].T for x in (points, *others)], shares
 
 
-def main() -> None:
-    """The command line of `explain`."""
-    command(explain, ValueError, OSError)
-
-
-if __name__ == "__main__":
-    main()
+main = functools.partial(command, explain, ValueError, OSError)

@@ -86,11 +86,5 @@ def archive(workdir: pathlib.Path, out: pathlib.Path) -> Index:
     return write_archive(out, env, trajectories())
 
 
-def main() -> None:
-    """The command line of `export`."""
-    # Called from Python it is open, as programs are: the process of whoever calls it isn't ours to start anew.
-    command(functools.partial(export, network="private"), ValueError, OSError)
-
-
-if __name__ == "__main__":
-    main()
+# Called from Python it is open, as programs are: the process of whoever calls it isn't ours to start anew.
+main = functools.partial(command, functools.partial(export, network="private"), ValueError, OSError)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import pathlib
@@ -27,13 +28,12 @@ from boonta.programs.wiring.run import BadInput, override_of
 from boonta.programs.wiring.run_folder.config_file import PROCESS_ENV, Config, read_config
 from boonta.programs.wiring.run_folder.provenance import differs_from
 from boonta.programs.wiring.supervision import dependent
-from boonta.programs.wiring.supervision.interrupts import Signals
+from boonta.programs.wiring.supervision.interrupts import ASKED_TO_END, Signals
 from boonta.programs.wiring.trained import program_of
 
 ANSWER_S = 15.0  # Deadline for the monitor's answer.
 POLL_S = 0.2
 KILL_S = 20.0  # Time from the signal to SIGKILL; a node that isn't stuck ends by itself within half of it.
-LEFT = (0, 128 + signal.SIGTERM, -signal.SIGTERM)  # Exit codes of a node that has been asked to leave.
 
 
 def join(workdir: tyro.conf.Positional[pathlib.Path], actors: int = 1, group: str = "actor") -> None:
@@ -121,16 +121,11 @@ def _stay(nodes: Mapping[str, subprocess.Popen], signals: Signals) -> int:
                 os.killpg(node.pid, signal.SIGKILL)  # With the processes of its environments.
                 node.wait()
         time.sleep(POLL_S)
-    failed = {name: node.returncode for name, node in nodes.items() if node.returncode not in (LEFT if asked else (0,))}
+    sound = {0, *(ASKED_TO_END if asked else ())}
+    failed = {name: node.returncode for name, node in nodes.items() if node.returncode not in sound}
     for name, code in failed.items():
         print(f"error: {name} ended with code {code}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def main() -> None:
-    """The command line of `join`."""
-    command(join, ValueError)
-
-
-if __name__ == "__main__":
-    main()
+main = functools.partial(command, join, ValueError)

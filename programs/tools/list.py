@@ -48,7 +48,3 @@ def main() -> None:
         for name, text in listed:
             table.add_row(f"  {escape(name)}", escape(text))
     tables.show(table)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import time
 
@@ -144,10 +145,4 @@ def _never() -> bool:
     return False
 
 
-def main() -> None:
-    """The command line of `match`."""
-    command(match, ValueError, OSError)
-
-
-if __name__ == "__main__":
-    main()
+main = functools.partial(command, match, ValueError, OSError)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import pathlib
 from collections.abc import Iterable
 
@@ -112,10 +113,4 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:,.6g}"
 
 
-def main() -> None:
-    """The command line of `metrics`."""
-    command(metrics, OSError)
-
-
-if __name__ == "__main__":
-    main()
+main = functools.partial(command, metrics, OSError)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
 
 import tyro
@@ -62,10 +63,4 @@ def _require_writable(target: pathlib.Path) -> None:
             target.unlink()
 
 
-def main() -> None:
-    """The command line of `play`."""
-    command(play, ValueError, OSError)
-
-
-if __name__ == "__main__":
-    main()
+main = functools.partial(command, play, ValueError, OSError)

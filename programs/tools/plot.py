@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import pathlib
 from collections.abc import Sequence
 
@@ -125,10 +126,4 @@ def _write(
             figures.draw(panels, target.with_suffix(""), label, "", origin, footer, [target.suffix[1:]])
 
 
-def main() -> None:
-    """The command line of `plot`."""
-    command(plot, OSError)
-
-
-if __name__ == "__main__":
-    main()
+main = functools.partial(command, plot, OSError)

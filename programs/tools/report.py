@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 
 import tyro
@@ -46,10 +47,4 @@ def report(
     print(target)
 
 
-def main() -> None:
-    """The command line of `report`."""
-    command(report, ValueError, OSError)
-
-
-if __name__ == "__main__":
-    main()
+main = functools.partial(command, report, ValueError, OSError)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import pathlib
 
 import tyro
@@ -92,10 +93,4 @@ def _state(run: pathlib.Path) -> str:
     return (journal.end_of(log) or state) if state == "ended" else state
 
 
-def main() -> None:
-    """The command line of `runs`."""
-    command(runs)
-
-
-if __name__ == "__main__":
-    main()
+main = functools.partial(command, runs)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 
 import tyro
@@ -43,10 +44,4 @@ def status(workdir: tyro.conf.Positional[pathlib.Path], lines: int = 10) -> None
         print(line)
 
 
-def main() -> None:
-    """The command line of `status`."""
-    command(status)
-
-
-if __name__ == "__main__":
-    main()
+main = functools.partial(command, status)

@@ -179,7 +179,3 @@ def main() -> None:
     with refusing(OSError):
         given = spec_of(asked, flags)
         sys.exit(sweep(folder_of(asked, given), given, ["boonta", "sweep", *sys.argv[1:]], asked.show))
-
-
-if __name__ == "__main__":
-    main()

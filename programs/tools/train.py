@@ -44,7 +44,3 @@ def main() -> None:
     with refusing():
         command = command_of(sys.argv[1:])
     os.execv(command[0], command)
-
-
-if __name__ == "__main__":
-    main()

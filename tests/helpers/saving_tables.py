@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import types
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -29,7 +28,7 @@ def save_on(folder: str, said: Connection) -> None:
     """
     address = f"localhost:{portpicker.pick_unused_port()}"
     agent = tiny.make(Catch().spec)._replace(tables=(TABLE,))
-    node = Replay("replay", types.SimpleNamespace(resolve=lambda: address), agent, Catch().spec, folder)
+    node = Replay("replay", address, agent, Catch().spec, folder)
     node.start()
     size = node._client.server_info()[TABLE.name].current_size
     said.send(("resumed", node._number, size, node.warnings))

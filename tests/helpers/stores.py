@@ -1,4 +1,4 @@
-"""Stores in this process, as `nodes.tables.conformance` takes them."""
+"""Stores in this process, as `store_conformance` takes them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.tables.device import make_device_table
 from boonta.nodes.tables.host import HostStore
-from boonta.nodes.tables.judge import SIGNATURE, SLOTS, Opened
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.tables.rows import Groups
+from boonta.tests.helpers.store_judge import SIGNATURE, SLOTS, Opened
 
 
 def queue(table: Table) -> Opened:

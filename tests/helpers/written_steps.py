@@ -1,4 +1,4 @@
-"""Steps that know their slot and time, as actors write them, and the shardings and address with which they are read."""
+"""Steps that know their slot and time, as actors write them, and the shardings with which they are read."""
 
 from __future__ import annotations
 
@@ -12,14 +12,6 @@ from boonta.nodes.acting.local import step_shapes
 from boonta.tests.helpers import tiny
 
 SIGNATURE = step_shapes(tiny.make(Catch().spec), Catch().spec)
-
-
-class Address:
-    def __init__(self, port: int):
-        self._port = port
-
-    def resolve(self) -> str:
-        return f"localhost:{self._port}"
 
 
 def steps(t: int, num_envs: int) -> Steps:

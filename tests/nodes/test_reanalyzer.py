@@ -17,7 +17,7 @@ from boonta.nodes.tables.reverb.signature import unpack_columns
 from boonta.nodes.tables.reverb.store import ReverbStore
 from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
-from boonta.tests.helpers.written_steps import SIGNATURE, Address, steps
+from boonta.tests.helpers.written_steps import SIGNATURE, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
@@ -42,7 +42,7 @@ def make():
 @contextlib.contextmanager
 def serving(folder, shards: int):
     """Replay servers with equal parts of the tables; gives a client of each."""
-    addresses = [Address(portpicker.pick_unused_port()) for _ in range(shards)]
+    addresses = [f"localhost:{portpicker.pick_unused_port()}" for _ in range(shards)]
     made = functools.partial(replay.Replay, agent=make(), spec=Catch().spec, folder=str(folder), shards=shards)
     nodes = [made(f"replay/{i}", address, shard=i) for i, address in enumerate(addresses)]
     for node in nodes:

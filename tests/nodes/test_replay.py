@@ -14,7 +14,7 @@ from boonta.envs.catch import Catch
 from boonta.nodes.base import Node
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.deadline import DEADLINE_S
-from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
+from boonta.tests.helpers.written_steps import SIGNATURE, one_device, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
@@ -29,7 +29,7 @@ def agent():
 
 @pytest.fixture
 def server(agent, tmp_path):
-    node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
+    node = replay.Replay("replay", f"localhost:{portpicker.pick_unused_port()}", agent, Catch().spec, str(tmp_path))
     node.start()
     yield node
     node._server.stop()
@@ -111,7 +111,7 @@ def test_a_port_in_use_is_named(agent, tmp_path):
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=f"port {port} for the replay server is in use"):
-            replay.Replay("replay", Address(port), agent, Catch().spec, str(tmp_path)).start()
+            replay.Replay("replay", f"localhost:{port}", agent, Catch().spec, str(tmp_path)).start()
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_writer_waits_for_a_server_that_starts_later(agent, tmp_path):
     from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     port = portpicker.pick_unused_port()
-    late = replay.Replay("replay", Address(port), agent, Catch().spec, str(tmp_path))
+    late = replay.Replay("replay", f"localhost:{port}", agent, Catch().spec, str(tmp_path))
     starter = threading.Timer(4.0, late.start)  # Reverb by itself gives up after 3
     starter.start()
     writer = ReverbWriter(Client(f"localhost:{port}"), agent.tables, 2, Node("actor").wait_for)

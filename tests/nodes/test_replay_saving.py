@@ -23,7 +23,7 @@ from boonta.nodes.learner import Learner  # noqa: E402
 from boonta.nodes.snapshots import manifest  # noqa: E402
 from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder, numbers  # noqa: E402
 from boonta.nodes.tables.reverb.client import Client  # noqa: E402
-from boonta.tests.helpers.written_steps import Address, steps  # noqa: E402
+from boonta.tests.helpers.written_steps import steps  # noqa: E402
 
 AGENT = tiny.make(Catch().spec, batch_size=4, length=6)
 
@@ -34,7 +34,7 @@ def start(tmp_path):
     nodes = []
 
     def make(past_lives: int = 0, agent=AGENT, **settings) -> replay.Replay:
-        address = Address(portpicker.pick_unused_port())
+        address = f"localhost:{portpicker.pick_unused_port()}"
         node = replay.Replay("replay", address, agent, Catch().spec, str(tmp_path / "replay"), **settings)
         node.past_lives = past_lives
         node.start()

@@ -18,7 +18,7 @@ from boonta.nodes.snapshots.store import SnapshotFolder, numbers
 from boonta.nodes.tables.contract import PRIORITY_FLOOR
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.damage import flip
-from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
+from boonta.tests.helpers.written_steps import SIGNATURE, one_device, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
@@ -49,7 +49,7 @@ class Servers:
     def start(self) -> Servers:
         self.stop()
         for i in range(SHARDS):
-            address = Address(portpicker.pick_unused_port())
+            address = f"localhost:{portpicker.pick_unused_port()}"
             node = replay.Replay(f"replay/{i}", address, AGENT, Catch().spec, str(self.folder), shard=i, shards=SHARDS)
             node.start()
             self.nodes.append(node)

@@ -20,6 +20,7 @@ from boonta.nodes.base import Node
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.wire import UNIX
 from boonta.nodes.tables.reverb.library import load
+from boonta.nodes.tables.reverb.store import connect
 from boonta.programs.wiring.construction import limit_of, node_arguments, signature_of
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run_folder.state import NODES
@@ -125,8 +126,9 @@ class _ServiceNode(worker.ProcessNode):
 
     def create_handle(self, answer_s: float | None = None) -> Any:
         node = self._node
-        handle = worker.ServiceHandle(self.address, answer_s or node.answer_s, self._key, node.away_s)
-        return self._track_handle(handle)
+        deadline_s = answer_s or node.answer_s
+        make = functools.partial(Client, deadline_s=deadline_s, key=self._key, away_s=node.away_s)
+        return self._track_handle(worker.Handle(self.address, make))
 
 
 class _ReplayNode(worker.ProcessNode):
@@ -143,7 +145,7 @@ class _ReplayNode(worker.ProcessNode):
             load()  # One thread does; two at once could find it half loaded.
 
     def create_handle(self, signature: Callable[[], Any] | None = None) -> Any:
-        return self._track_handle(worker.ReplayHandle(self._address, signature))
+        return self._track_handle(worker.Handle(self._address, functools.partial(connect, signature=signature)))
 
 
 class _LearnerNode(worker.ProcessNode):
@@ -157,7 +159,7 @@ class _LearnerNode(worker.ProcessNode):
             self.allocate_address(self._address)
 
     def create_handle(self) -> Any:
-        return self._track_handle(worker.CoordinatorHandle(self._address))
+        return self._track_handle(worker.Handle(self._address, str))
 
 
 def launch(

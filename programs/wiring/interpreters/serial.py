@@ -105,27 +105,16 @@ def _ignore_interrupts() -> None:
     interrupts.handle(lambda number, frame: None)
 
 
-class _Address:
-    """The address of a free port of this machine."""
-
-    def __init__(self) -> None:
-        self._port = free_port()
-
-    def resolve(self) -> str:
-        """The address, "host:port"."""
-        return f"localhost:{self._port}"
-
-
 def build(program: Program) -> list[Node]:
     """Constructs the program's nodes in this process; handles are the nodes themselves, or Reverb clients."""
     served: dict[str, list[Any]] = {}
     nodes = []
     for group in program.all_groups:
         role = group.node.role
-        address = _Address() if role == "replay" else None
+        address = f"localhost:{free_port()}" if role == "replay" else None
         members = [construct(program, group, i, {**dealt(served, i), "address": address}) for i in range(group.number)]
         if address is not None:
-            served[role] = [connect(address.resolve(), signature_of(program))]
+            served[role] = [connect(address, signature_of(program))]
         elif group.is_called:
             served[role] = members
         nodes += members

@@ -17,9 +17,8 @@ from launchpad.launch import worker_manager
 from launchpad.nodes import base
 
 from boonta.nodes.base import Node
-from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.server import Server
-from boonta.nodes.tables.reverb.store import connect, joined
+from boonta.nodes.tables.reverb.store import joined
 from boonta.nodes.watch.stopwatch import process_age
 from boonta.programs.wiring.machine import memory
 from boonta.programs.wiring.supervision import dependent, stacks
@@ -82,8 +81,10 @@ class Meeting(NamedTuple):
 def construct(node: type[Node], limit_s: float, **arguments: Any) -> Node:
     """Constructs a node, with its limit, in the process or thread that Launchpad has made for it.
 
-    Where it gets the stores of several replay servers, they are joined into one.
+    Where it gets the stores of several replay servers, they are joined into one; an address becomes "host:port".
     """
+    if isinstance(address := arguments.get("address"), lp_address.Address):
+        arguments["address"] = address.resolve()
     if isinstance(shards := arguments.get("replay"), ReplayHandles):
         arguments["replay"] = joined(shards.handles, shards.first)
     if isinstance(meeting := arguments.get("agreement"), Meeting):
@@ -168,42 +169,17 @@ class Fixed(lp_address.AbstractAddressBuilder):
         return self._address
 
 
-class ServiceHandle(base.Handle):
-    """Handle of a node that others call.
+class Handle(base.Handle):
+    """A node's handle of another that listens; Launchpad replaces it by what `make` makes of the address.
 
     Args:
-      address: where its server listens, once the launcher has bound it.
-      deadline_s: how long a call may take.
-      key: the file of the run's key; None for a server on this machine.
-      away_s: how long a call is repeated while the server is away, see `Client`.
+      address: where the other listens, once the launcher has bound it.
+      make: takes the address; the nodes' own processes unpickle it.
     """
 
-    def __init__(self, address: lp_address.Address, deadline_s: float, key: str | None, away_s: float | None = None):
+    def __init__(self, address: lp_address.Address, make: Callable[[str], Any]):
         self._address = address
-        self._deadline_s = deadline_s
-        self._key = key
-        self._away_s = away_s
-
-    def dereference(self) -> Client:
-        return Client(self._address.resolve(), self._deadline_s, self._key, self._away_s)
-
-
-class CoordinatorHandle(base.Handle):
-    """Handle of the first of several learners, for the others."""
-
-    def __init__(self, address: lp_address.Address):
-        self._address = address
-
-    def dereference(self) -> str:
-        return self._address.resolve()
-
-
-class ReplayHandle(base.Handle):
-    """Handle of a replay server; nodes that only write have no signature."""
-
-    def __init__(self, address: lp_address.Address, signature: Callable[[], Any] | None):
-        self._address = address
-        self._signature = signature
+        self._make = make
 
     def dereference(self) -> Any:
-        return connect(self._address.resolve(), self._signature)
+        return self._make(self._address.resolve())

@@ -1,6 +1,6 @@
 """The provenance of a run: source, versions, machine and seeds; and a description of a program, which hosts compare.
 
-JAX and psutil are imported where they are needed: `boonta doctor` asks for the source where they may be missing.
+JAX is imported where it is needed: `boonta doctor` asks for the source where it may be missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from boonta.programs.wiring.machine import accelerators
+from boonta.programs.wiring.machine import accelerators, cores, memory
 from boonta.programs.wiring.run_folder.recorded import plain
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ class Machine:
 
     Attributes:
       processor: the processors' model.
-      cores: how many this process may use.
-      memory_bytes: all of the machine's memory.
+      cores: how many this process may use, by its affinity and its control groups.
+      memory_bytes: all of the machine's memory; 0 where Linux doesn't tell.
       devices: the kind of each of its accelerators.
       variables: environment variables that choose devices or change how they compute, by name.
     """
@@ -246,12 +246,11 @@ def version_of_boonta() -> str:
 
 
 def _machine() -> Machine:
-    import psutil
-
+    room = memory.room()
     return Machine(
         processor=_processor(),
-        cores=len(os.sched_getaffinity(0)),
-        memory_bytes=psutil.virtual_memory().total,
+        cores=cores.usable(),
+        memory_bytes=room.total if room else 0,
         devices=tuple(_devices()),
         variables={name: os.environ[name] for name in VARIABLES if name in os.environ},
     )

@@ -24,8 +24,6 @@ START_S = 180.0  # The same before it has worked, and while it ends.
 POLL_S = 0.25
 LONGEST = 2_000  # Characters of a failure that are reported: a pipe that nobody reads takes no more than 64 KB.
 
-ASKED = {code for number in interrupts.ENDING for code in (128 + number, -number)}  # Codes of a child that was to end.
-
 GUARD = "BOONTA_GUARD"  # The environment variable that gives a child its guard's pipe and process id.
 
 _pipe: int | None = None  # The pipe by which a guarded process reports to its guard.
@@ -132,7 +130,7 @@ class _Guard:
             os.kill(self._child, signal.SIGTERM)  # The signal came before there was a child to forward it to.
         with open(pipe, "rb", buffering=0) as reports:
             failure, hung, code = self._follow(reports)
-        if self._signal or code in (0, 2, COLLAPSED_CODE, *ASKED):  # Restarting is of no use.
+        if self._signal or code in (0, 2, COLLAPSED_CODE, *interrupts.ASKED_TO_END):  # Restarting is of no use.
             return code if code >= 0 else 128 + (self._signal or -code)
         cause = hung or (f"failed: {failure}" if failure else how_ended(code))
         return self.lose(cause, code, raised=code > 0 and not hung)

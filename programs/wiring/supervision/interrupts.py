@@ -19,6 +19,8 @@ from typing import Any
 
 TERMINATING = (signal.SIGTERM, signal.SIGHUP)  # The latter comes when a terminal or connection is closed.
 ENDING = (signal.SIGINT, *TERMINATING)
+# Exit codes of a process that was asked to end; one that handles the signal exits with 128 + its number.
+ASKED_TO_END = frozenset(code for number in ENDING for code in (128 + number, -number))
 CODE = 128 + signal.SIGINT
 LINE = "ended by SIGINT"
 HELD = "BOONTA_HELD"  # The environment variable of a command that starts with Ctrl-C held back.

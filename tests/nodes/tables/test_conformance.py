@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from boonta.agents.base import Table
-from boonta.nodes.tables import conformance
-from boonta.nodes.tables.judge import SIGNATURE, ConformanceError, Opened
+from boonta.tests.helpers import store_conformance
+from boonta.tests.helpers.store_judge import SIGNATURE, ConformanceError, Opened
 from boonta.tests.helpers.stores import Beside, DeviceStore, device, host, host_on_device, queue
 
 
@@ -39,25 +39,25 @@ def reverb(tmp_path):
 
 @pytest.mark.once
 def test_the_queue_in_this_process_passes():
-    conformance.check(queue, "queue")
+    store_conformance.check(queue, "queue")
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("make", [host, pytest.param(host_on_device, marks=pytest.mark.unoptimised)])
 def test_the_replay_in_this_process_passes(make):
-    conformance.check(make, samplers=("uniform", "proportional", "rank"))
+    store_conformance.check(make, samplers=("uniform", "proportional", "rank"))
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("first", [True, False])
 def test_each_of_several_tables_in_this_process_passes(first):
-    conformance.check(lambda table: Opened(Beside(table, first)), samplers=("proportional",))
+    store_conformance.check(lambda table: Opened(Beside(table, first)), samplers=("proportional",))
 
 
 @pytest.mark.once
 @pytest.mark.unoptimised
 def test_the_replay_on_the_device_passes():
-    conformance.check(device, samplers=("uniform", "proportional"), in_rounds=True)
+    store_conformance.check(device, samplers=("uniform", "proportional"), in_rounds=True)
 
 
 @pytest.mark.once
@@ -68,14 +68,14 @@ def test_rounds_of_another_ratio_are_found():
         return Opened(store)
 
     with pytest.raises(ConformanceError, match="what is owed is drawn, and at most a batch more"):
-        conformance.check_ratio(make, in_rounds=True)
+        store_conformance.check_ratio(make, in_rounds=True)
 
 
 @pytest.mark.cluster
 def test_reverbs_queue_passes(reverb):
-    conformance.check(reverb, "queue")
+    store_conformance.check(reverb, "queue")
 
 
 @pytest.mark.cluster
 def test_reverbs_replay_passes(reverb):
-    conformance.check(reverb, samplers=("uniform", "proportional", "rank"))
+    store_conformance.check(reverb, samplers=("uniform", "proportional", "rank"))

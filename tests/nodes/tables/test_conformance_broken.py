@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from boonta.agents.base import Table
-from boonta.nodes.tables import conformance, contract
-from boonta.nodes.tables.judge import SLOTS, ConformanceError, Opened
+from boonta.nodes.tables import contract
+from boonta.tests.helpers import store_conformance, store_judge
+from boonta.tests.helpers.store_judge import SLOTS, ConformanceError, Opened
 from boonta.tests.helpers.stores import Broken
 
 pytestmark = pytest.mark.once
@@ -238,12 +239,12 @@ class Forgetful(Broken):
         return self
 
 
-cut = functools.partial(conformance.check_sequences, kind="replay")
-queue_cut = functools.partial(conformance.check_sequences, kind="queue")
-ratio = functools.partial(conformance.check_ratio, in_rounds=False)
-uniform = functools.partial(conformance.check_priorities, sampler="uniform", in_rounds=False)
-proportional = functools.partial(conformance.check_priorities, sampler="proportional", in_rounds=False)
-fresh = functools.partial(conformance.check_fresh, in_rounds=False)
+cut = functools.partial(store_conformance.check_sequences, kind="replay")
+queue_cut = functools.partial(store_conformance.check_sequences, kind="queue")
+ratio = functools.partial(store_conformance.check_ratio, in_rounds=False)
+uniform = functools.partial(store_conformance.check_priorities, sampler="uniform", in_rounds=False)
+proportional = functools.partial(store_conformance.check_priorities, sampler="proportional", in_rounds=False)
+fresh = functools.partial(store_conformance.check_fresh, in_rounds=False)
 
 CASES = [
     (LateCut, cut, "append() gives the number of sequences completed"),
@@ -256,18 +257,18 @@ CASES = [
     (OtherCore, queue_cut, "a sequence is what was written"),
     (OtherVersion, cut, "`version` is a mean over a sequence's steps"),
     (NoQueue, queue_cut, "a queue gives each sequence once, in order"),
-    (NoQueue, conformance.check_queue, "a queue gives each sequence once, in order"),
-    (Boundless, conformance.check_queue, "a queue holds `size` sequences"),
-    (Tight, conformance.check_queue, "a writer goes on while it is not ahead"),
+    (NoQueue, store_conformance.check_queue, "a queue gives each sequence once, in order"),
+    (Boundless, store_conformance.check_queue, "a queue holds `size` sequences"),
+    (Tight, store_conformance.check_queue, "a writer goes on while it is not ahead"),
     (Boundless, ratio, "a writer that is ahead waits"),
     (Tight, ratio, "a writer goes on while it is not ahead"),
     (Greedy, ratio, "what is owed is drawn, and at most a batch more"),
     (Eager, ratio, "nothing is drawn before there are `min_size` sequences"),
-    (Eager, conformance.check_free, "nothing is drawn before there are `min_size` sequences"),
-    (NotFree, conformance.check_free, "a writer goes on while it is not ahead"),
+    (Eager, store_conformance.check_free, "nothing is drawn before there are `min_size` sequences"),
+    (NotFree, store_conformance.check_free, "a writer goes on while it is not ahead"),
     (Never, cut, "ready() says that a batch is due"),
     (Empty, cut, "a batch that is due is given"),
-    (TooLarge, conformance.check_oldest_dropped, "a full table drops its oldest sequence"),
+    (TooLarge, store_conformance.check_oldest_dropped, "a full table drops its oldest sequence"),
     (TooLarge, fresh, "what was dropped is not drawn"),
     (NewIsLargest, proportional, "`probability` is N p"),
     (NoFloor, proportional, "`probability` is N p"),
@@ -277,14 +278,14 @@ CASES = [
     (Confused, proportional, "`probability` is N p"),
     (Deaf, fresh, "`probability` is N p"),
     (Trusting, fresh, "fresh errors below 0 or not finite are refused"),
-    (Forgetful, conformance.check_restart, "`probability` is N p"),
+    (Forgetful, store_conformance.check_restart, "`probability` is N p"),
 ]
 
 
 @pytest.mark.parametrize(("store", "check", "rule"), CASES, ids=lambda case: getattr(case, "__name__", None))
 def test_a_store_that_breaks_a_rule_is_found(store: type[Broken], check: Callable, rule: str, monkeypatch):
     # A writer that must go on is waited for until the deadline, by which any other has gone on.
-    monkeypatch.setattr("boonta.nodes.tables.judge.DEADLINE_S", 2.0 if rule.startswith("a writer goes on") else 60.0)
+    monkeypatch.setattr(store_judge, "DEADLINE_S", 2.0 if rule.startswith("a writer goes on") else 60.0)
 
     def make(table: Table) -> Opened:
         broken = store(table)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from boonta.nodes.tables import device
-from boonta.nodes.tables.conformance import REPLAY
 from boonta.nodes.tables.device import State, make_device_table
-from boonta.nodes.tables.judge import SIGNATURE, SLOTS, STREAM, errors_of_rows, row
+from boonta.tests.helpers.store_conformance import REPLAY
+from boonta.tests.helpers.store_judge import SIGNATURE, SLOTS, STREAM, errors_of_rows, row
 
 
 @pytest.mark.once

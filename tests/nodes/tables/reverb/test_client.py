@@ -10,7 +10,6 @@ import pytest
 from boonta.envs.catch import Catch
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.deadline import DEADLINE_S
-from boonta.tests.helpers.written_steps import Address
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
@@ -52,7 +51,7 @@ def test_a_process_writes_and_reads_without_tensorflow_and_may_load_it_later(tmp
     """The queue holds 16 sequences; it is full when the writer completes its 17th and 18th."""
     port = portpicker.pick_unused_port()
     agent = tiny.make(Catch().spec, batch_size=4, length=6)
-    server = replay.Replay("replay", Address(port), agent, Catch().spec, str(tmp_path))
+    server = replay.Replay("replay", f"localhost:{port}", agent, Catch().spec, str(tmp_path))
     server.start()
     try:
         done = subprocess.run(

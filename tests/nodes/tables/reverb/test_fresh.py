@@ -9,7 +9,7 @@ from boonta.agents.base import Table
 from boonta.envs.catch import Catch
 from boonta.nodes.base import Node
 from boonta.tests.helpers import tiny
-from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
+from boonta.tests.helpers.written_steps import SIGNATURE, one_device, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
@@ -22,7 +22,7 @@ TABLE = Table("trajectories", "queue", sequence_length=2, period=2, batch_size=4
 @pytest.fixture
 def client(tmp_path):
     agent = tiny.make(Catch().spec)._replace(tables=(TABLE,))
-    node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
+    node = replay.Replay("replay", f"localhost:{portpicker.pick_unused_port()}", agent, Catch().spec, str(tmp_path))
     node.start()
     yield Client(f"localhost:{node._server.port}")
     node._server.stop()

@@ -12,7 +12,7 @@ from boonta.envs.catch import Catch
 from boonta.nodes.base import Node
 from boonta.nodes.tables.reverb.store import ReverbStore, joined
 from boonta.tests.helpers import tiny
-from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
+from boonta.tests.helpers.written_steps import SIGNATURE, one_device, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
@@ -37,7 +37,7 @@ def table(request):
 @pytest.fixture
 def client(table, tmp_path):
     agent = tiny.make(Catch().spec)._replace(tables=(table,))
-    node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
+    node = replay.Replay("replay", f"localhost:{portpicker.pick_unused_port()}", agent, Catch().spec, str(tmp_path))
     node.start()
     client = Client(f"localhost:{node._server.port}")
     writer = ReverbStore([client]).open_writer([table], 1, node.wait_for, 0)

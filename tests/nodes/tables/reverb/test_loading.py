@@ -11,7 +11,7 @@ from boonta.envs.catch import Catch
 from boonta.nodes.base import Node, Stopped
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.deadline import DEADLINE_S
-from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
+from boonta.tests.helpers.written_steps import SIGNATURE, one_device, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
@@ -48,7 +48,7 @@ class Loading(Client):
 def address(tmp_path):
     """The address of a replay server whose table has four sequences, the rewards of number i from 5 i on."""
     agent = tiny.make(Catch().spec, batch_size=4, length=6)
-    node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
+    node = replay.Replay("replay", f"localhost:{portpicker.pick_unused_port()}", agent, Catch().spec, str(tmp_path))
     node.start()
     writer = ReverbWriter(Client(f"localhost:{node._server.port}"), [TABLE], 1, node.wait_for)
     for t in range(TABLE.sequence_length + 3 * TABLE.period):

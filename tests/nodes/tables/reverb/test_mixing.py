@@ -13,7 +13,7 @@ from boonta.envs.catch import Catch
 from boonta.nodes.base import Node
 from boonta.nodes.tables.contract import PRIORITY_FLOOR as FLOOR
 from boonta.tests.helpers import tiny
-from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
+from boonta.tests.helpers.written_steps import SIGNATURE, one_device, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
@@ -33,7 +33,7 @@ OPENED: list = []  # datasets of the running test
 @pytest.fixture
 def server(tmp_path, again):
     agent = tiny.make(Catch().spec)._replace(tables=(FRESH, again))
-    node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
+    node = replay.Replay("replay", f"localhost:{portpicker.pick_unused_port()}", agent, Catch().spec, str(tmp_path))
     node.start()
     yield Client(f"localhost:{node._server.port}")
     node._server.stop()  # first: of a table that is open readers in its process take 3 s to let go

@@ -8,9 +8,9 @@ import pytest
 import tree
 
 from boonta.agents.base import Steps, Table
-from boonta.nodes.tables.judge import SIGNATURE, row
 from boonta.nodes.tables.reverb.server import make_table, table_info
 from boonta.nodes.tables.reverb.signature import columns, decode, encode, layout, pack, unpack, unpack_columns
+from boonta.tests.helpers.store_judge import SIGNATURE, row
 
 
 def test_steps_come_back_in_their_classes_shapes_and_dtypes():

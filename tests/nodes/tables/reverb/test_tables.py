@@ -18,7 +18,7 @@ from boonta.nodes.base import Node
 from boonta.nodes.tables.reverb.signature import unpack_columns
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.deadline import DEADLINE_S
-from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
+from boonta.tests.helpers.written_steps import SIGNATURE, one_device, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
@@ -44,7 +44,9 @@ class Serve:
 
     def __init__(self, agent: Agent, folder):
         (self.table,) = agent.tables
-        self.node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(folder))
+        self.node = replay.Replay(
+            "replay", f"localhost:{portpicker.pick_unused_port()}", agent, Catch().spec, str(folder)
+        )
 
     def __enter__(self):
         self.node.start()
@@ -170,7 +172,7 @@ def test_a_writer_fills_all_its_tables_and_stores_each_step_once(tmp_path):
     table = make(period=2).tables[0]
     tables = (table, dataclasses.replace(table, name="past", share=0.0, samples_per_insert=None))
     agent = make()._replace(tables=tables)
-    node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
+    node = replay.Replay("replay", f"localhost:{portpicker.pick_unused_port()}", agent, Catch().spec, str(tmp_path))
     node.start()
     client = Client(f"localhost:{node._server.port}")
     writer = ReverbWriter(client, tables, 2, node.wait_for)

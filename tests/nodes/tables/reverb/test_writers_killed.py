@@ -19,18 +19,18 @@ portpicker = pytest.importorskip("portpicker")
 from boonta.nodes import replay  # noqa: E402
 from boonta.nodes.tables.reverb.client import Client  # noqa: E402
 from boonta.nodes.tables.reverb.streams import Stream  # noqa: E402
-from boonta.tests.helpers.written_steps import SIGNATURE, Address  # noqa: E402
+from boonta.tests.helpers.written_steps import SIGNATURE  # noqa: E402
 
 LIVES = 4
 
 
 def test_no_torn_sequence_reaches_the_reader(tmp_path):
     """A writer's steps come whole or not at all, and one that was killed keeps none from its successor."""
-    address = Address(portpicker.pick_unused_port())
+    address = f"localhost:{portpicker.pick_unused_port()}"
     agent = tiny.make(Catch().spec)._replace(tables=(TABLE,))
     node = replay.Replay("replay", address, agent, Catch().spec, str(tmp_path))
     node.start()
-    stream = Stream(Client(address.resolve()), TABLE, SIGNATURE, 1, 1)
+    stream = Stream(Client(address), TABLE, SIGNATURE, 1, 1)
     moments, drawn = random.Random(0), []
 
     def draw(timeout_s: float) -> bool:
@@ -41,7 +41,7 @@ def test_no_torn_sequence_reaches_the_reader(tmp_path):
         return piece is not None
 
     for life in range(LIVES):
-        command = [sys.executable, "-m", "boonta.tests.helpers.endless_writer", str(life), address.resolve()]
+        command = [sys.executable, "-m", "boonta.tests.helpers.endless_writer", str(life), address]
         writer = subprocess.Popen(command)
         try:
             while not drawn or drawn[-1][0, 0] != life:

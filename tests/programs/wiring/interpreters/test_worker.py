@@ -16,6 +16,7 @@ from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.inference import Inference
 from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor
+from boonta.nodes.rpc.client import Client
 from boonta.nodes.variables import VariableServer
 from boonta.nodes.watch.stopping import StopRule
 from boonta.nodes.watch.stopwatch import process_age
@@ -25,16 +26,6 @@ from boonta.tests.helpers.batches import Batches
 from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.cluster
-
-
-class Address:
-    """An address as Launchpad binds it."""
-
-    def __init__(self, folder: str):
-        self._address = f"unix:{folder}/server"
-
-    def resolve(self) -> str:
-        return self._address
 
 
 @pytest.mark.parametrize("kind", [Monitor, VariableServer, Inference])
@@ -60,6 +51,8 @@ def test_a_node_starts_where_there_is_no_place_for_its_stacks(tmp_path, monkeypa
 
 
 def test_a_node_serves_what_it_lists_and_no_more_while_it_runs(tmp_path):
+    import launchpad as lp
+
     from boonta.nodes.rpc.errors import DeadlineExceeded, Failed
     from boonta.programs.wiring.interpreters import worker
 
@@ -67,7 +60,7 @@ def test_a_node_serves_what_it_lists_and_no_more_while_it_runs(tmp_path):
 
     class Called(Monitor):
         def run(self) -> None:
-            client = worker.ServiceHandle(address, 60.0, None).dereference()
+            client = Client(address.resolve(), 60.0)
             seen.append(client.status()["reason"])
             for method in ("run", "stop", "fail", "count", "heartbeat", "wait_for", "close", "__init__", "name"):
                 with pytest.raises(Failed, match="AttributeError: there is no"):
@@ -75,10 +68,11 @@ def test_a_node_serves_what_it_lists_and_no_more_while_it_runs(tmp_path):
             seen.append("called")
 
     with tempfile.TemporaryDirectory(prefix="boonta-") as folder:
-        address = Address(folder)
+        address = lp.Address("rpc")
+        address.bind(worker.Fixed(f"unix:{folder}/server"))
         arguments = {"name": "monitor", "folder": str(tmp_path), "stop": StopRule()}
         service = worker.serve(Called, 300.0, address, None, arguments)
-        client = worker.ServiceHandle(address, 0.2, None).dereference()
+        client = worker.Handle(address, functools.partial(Client, deadline_s=0.2)).dereference()
         with pytest.raises(DeadlineExceeded):
             client.status()
         service.run()

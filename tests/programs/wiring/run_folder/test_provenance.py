@@ -149,6 +149,12 @@ def test_versions_and_machine_are_recorded(monkeypatch):
     assert found.seeds == {"learner": 3}
 
 
+def test_the_cores_are_those_that_a_pod_gives_time_for(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(64)))
+    monkeypatch.setattr("boonta.programs.wiring.machine.cores.time_limits", lambda root: [2.0])
+    assert provenance_of(pathlib.Path(__file__), "Catch", {}).machine.cores == 2
+
+
 def test_nothing_starts_devices():
     code = (
         "from boonta.programs.wiring.run_folder import provenance\n"

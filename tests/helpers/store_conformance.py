@@ -1,8 +1,8 @@
-"""Holds a store of tables to `nodes.tables.contract`: those of this package, and the reader's own.
+"""Holds a store of tables to `nodes.tables.contract`.
 
-    conformance.check(make, samplers=("uniform",))
+    store_conformance.check(make, samplers=("uniform",))
 
-Each check writes a known stream of rows and looks at what comes out; see `nodes.tables.judge`.
+Each check writes a known stream of rows and looks at what comes out; see `store_judge`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from boonta.agents.base import Sampler, Table
 from boonta.nodes.tables import contract
-from boonta.nodes.tables.judge import (
+from boonta.tests.helpers.store_judge import (
     FETCHED_AHEAD,
     SLOTS,
     ConformanceError,

@@ -1,4 +1,4 @@
-"""Writes a known stream of rows to a store and looks at what comes out, for `nodes.tables.conformance`.
+"""Writes a known stream of rows to a store and looks at what comes out, for `store_conformance`.
 
 Every row contains its slot and its time. So nothing of the contract's arithmetic is needed to see which rows a
 sequence is made of.
