@@ -230,8 +230,11 @@ def consistency_loss(params: Nest, hidden: jax.Array, stack: Nest, model: Model,
     project, foresee = model.project, model.foresee
     assert project is not None and foresee is not None
     length = hidden.shape[1] - 1
-    rows = jax.tree.map(lambda x: jnp.swapaxes(x[1 : roots + length], 0, 1), stack)  # [B, R+K-1, ..., L]
-    observed = _each(lambda x: project(params, model.represent(params, x)), rows)
+    # The roots after the first are represented already.
+    known = hidden[:, 0].reshape(-1, roots, *hidden.shape[2:])[:, 1:]  # [B, R-1, ...]
+    rows = jax.tree.map(lambda x: jnp.swapaxes(x[roots : roots + length], 0, 1), stack)  # [B, K, ..., L]
+    later = _each(lambda x: model.represent(params, x), rows)
+    observed = _each(lambda x: project(params, x), jnp.concatenate([known, later], axis=1))  # [B, R+K-1, D]
     windows = jnp.stack([observed[:, k : k + roots] for k in range(length)], axis=2)  # [B, R, K, D]
     foreseen = _each(lambda x: foresee(params, project(params, x)), hidden[:, 1:])  # [N, K, D]
     return optax.cosine_distance(foreseen, jax.lax.stop_gradient(windows.reshape(foreseen.shape)), epsilon=1e-6)
