@@ -12,7 +12,7 @@ import types
 import numpy as np
 import pytest
 
-from boonta.benchmarks import load, load_program, reanalyze, replay_server, scaling, sebulba, timing
+from boonta.benchmarks import load, load_program, replay_server, scaling, sebulba, timing
 from boonta.benchmarks.peers import dqn
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.placement import Placement
@@ -100,18 +100,6 @@ def test_torn_sequences_are_counted():
 def test_actors_that_processes_can_not_share_are_refused(actors):
     with pytest.raises(SystemExit, match=f"--actors {actors}: it must be 1 to 8, or a multiple of 8"):
         load.main(load.Options(actors=(8, actors)))
-
-
-def test_a_finished_run_is_that_of_its_command(tmp_path, monkeypatch):
-    ran = []
-    monkeypatch.setattr(reanalyze.subprocess, "run", lambda command, **_: ran.append(command))
-    (tmp_path / "metrics.jsonl").touch()
-    options = reanalyze.Options(tmp_path / "x.png", flags="--num-envs 8")
-    for _ in range(2):
-        assert reanalyze.run(tmp_path, ["muzero.py", "catch"], 3, options) == []
-    assert len(ran) == 1 and {"--num-envs", "8", "--seed=3", f"--workdir={tmp_path}"} <= set(ran[0])
-    with pytest.raises(SystemExit, match="has a run of 'muzero.py catch --num-envs 8 .*, not of 'muzero.py catch --se"):
-        reanalyze.run(tmp_path, ["muzero.py", "catch"], 3, reanalyze.Options(tmp_path / "x.png"))
 
 
 def test_one_process_that_fails_ends_the_wait_for_all(tmp_path):

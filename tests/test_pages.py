@@ -42,7 +42,6 @@ def test_a_command_takes_its_words(command):
         "programs/impala.py catch --config.lstm-sizes 3",
         "programs/muzero.py gymnasium/CartPole-v1 --launch anakin",
         "python -m boonta.deploy.slurm programs/impala.py --nodes 4 -- atari/Pong --actorz 3",
-        "python benchmarks/reanalyze.py --out x --plain 'muzero_minatar.py --seed 1'",
         "BOONTA_PYTHON=3.13 ./run boonta play --workdirs runs/x",
         "boonta doctor --jsn",
     ],

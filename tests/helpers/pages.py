@@ -184,10 +184,6 @@ def _further(value: Any, words: tuple[str, ...]) -> Any:
         for entry in spec.entries(given)[::1000]:
             parse(function_of(pathlib.Path(entry.program)), entry.arguments)
         return sweep.folder_of(value, given)
-    if words[1:2] == ("benchmarks/reanalyze.py",):
-        for text in (value.plain, value.reanalyze):
-            file, *rest = shlex.split(text)
-            taken(("python", f"programs/{file}", *rest))
     if len(own) < len(words) and value.program.suffix == ".py":  # Of `boonta.deploy`.
         deployed.build(value.program, flags)
     return value
