@@ -9,12 +9,13 @@ import numpy as np
 
 from boonta.agents import recurrence
 from boonta.envs.base import FIRST, LAST, MID
+from boonta.tests.helpers.params import drawn
 
 SIZE, T, B = 3, 6, 2
 CORE = hk.without_apply_rng(hk.transform(lambda x, step_type, state: recurrence.unroll_lstm(x, step_type, state, SIZE)))
 X = np.random.default_rng(0).normal(size=(T, B, 4)).astype(np.float32)
 ON = np.full((T, B), MID, np.int32)
-PARAMS = CORE.init(jax.random.PRNGKey(0), X, ON, recurrence.initial_lstm(SIZE, B))
+PARAMS = drawn(lambda key: CORE.init(key, X, ON, recurrence.initial_lstm(SIZE, B)))
 
 
 def unroll(params, inputs, state):

@@ -61,6 +61,7 @@ def test_a_table_gives_the_same_once_its_number_of_rows_has_gone_back(monkeypatc
         assert int(gone_back.buffer.running_index) <= most + 1
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("number", [2, 3, 4, 6])
 def test_fresh_sequences_have_their_errors_however_many_rows_come_at_once(number):
     table = make_device_table(

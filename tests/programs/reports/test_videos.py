@@ -63,10 +63,13 @@ def test_a_checkpoint_that_can_not_be_read_is_tried_again_a_few_times(tmp_path, 
     monkeypatch.setattr(videos, "Recorder", Unlucky)
     monkeypatch.setattr(os, "nice", lambda niceness: niceness)
     monkeypatch.setattr(sys, "stdin", io.StringIO())  # The run has ended.
+    pauses: list[float] = []
+    monkeypatch.setattr(videos.time, "sleep", pauses.append)
     for number in (5, 7):
         (tmp_path / "checkpoints" / str(number)).mkdir(parents=True)
         videos.record_beside(tmp_path)
     assert Unlucky.tried == [5] * tries + [7] * tries
+    assert pauses == [videos.POLL_S] * 2 * (tries - 1)
     assert capsys.readouterr().out == "videos: OSError: it is gone\n" * 2 * bool(fails)
 
 

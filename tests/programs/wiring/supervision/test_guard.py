@@ -69,6 +69,7 @@ def test_where_memory_runs_out_the_program_is_killed_before_its_guard(lives):
     assert program > parent or program == parent in (-1000, 1000)
 
 
+@pytest.mark.once
 def test_a_program_that_shows_no_sign_of_life_is_killed_and_starts_again(lives):
     code = "guard.report(worked=True)\nif life == 1: os.kill(os.getpid(), signal.SIGSTOP)"
     process = begin(lives, code)
@@ -159,6 +160,7 @@ def test_a_program_that_has_started_jax_is_run_anew_not_forked(lives):
     assert output == "warning: program was killed by SIGSEGV; it starts again in 0 s\n"  # No warning about a fork.
 
 
+@pytest.mark.once
 def test_each_life_has_the_time_of_a_start(lives):
     head = HEAD.replace("guard.SILENT_S = 8.0", "guard.SILENT_S, guard.START_S = 0.5, 60.0")
     code = (
@@ -182,6 +184,7 @@ except BlockingIOError:
 """
 
 
+@pytest.mark.once
 def test_a_program_that_waits_for_its_output_to_be_read_is_not_taken_for_hung(lives):
     head = HEAD.replace("guard.SILENT_S = 8.0", "guard.SILENT_S = 0.5")
     process = begin(lives, f"{FULL}\nguard.report(worked=True)\nif life == 1: time.sleep(4)\n{TELL}", head)
