@@ -39,8 +39,7 @@ def unplugged(
 
     Args:
       run: the run's settings.
-      data: an archive's folder, see programs.tools.export and programs.tools.convert. The archive determines the
-        environment.
+      data: an archive's folder, from `boonta export` or `boonta convert`. The archive determines the environment.
       reanalyzers: number of reanalyzer processes; with --launch sebulba one, a thread.
       skip_broken: go on without chunks that are broken, rather than refuse the archive.
       config: the agent's hyper-parameters. For behaviour cloning give --config.policy-target action,

@@ -165,9 +165,9 @@ def read_index(folder: pathlib.Path) -> Index:
     """
     path = folder / INDEX
     if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder; an archive is a folder with {INDEX}, see programs.tools.export")
+        raise ValueError(f"{folder} is not a folder; an archive is a folder with {INDEX}, see `boonta export`")
     if not any(folder.iterdir()):
-        raise ValueError(f"{folder} is empty; programs.tools.export makes an archive of a run")
+        raise ValueError(f"{folder} is empty; `boonta export` makes an archive of a run")
     if not path.exists():
         raise ValueError(
             f"{folder} has no {INDEX}: it is not an archive, or its export was cut short; export it again, to an empty "

@@ -1,8 +1,8 @@
 """The table's contract: which rows make a sequence, when samples are owed, and what a sequence's priority is.
 
 `agents.base.Table` holds the numbers; this module says what they mean. Every store of a table asks it: the Reverb
-server, the queue and the replay in this process, the replay on the device. `tests/helpers/store_conformance.py` judges
-them.
+server, the queue and the replay in this process, the replay on the device. The tests' `helpers/store_conformance.py`
+judges them.
 
 Each slot is an endless stream of rows, counted from 0; an episode's end is a row like any other:
 

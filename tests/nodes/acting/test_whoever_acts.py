@@ -97,6 +97,6 @@ def test_reanalyzers_write_the_same_rows_whoever_acts():
 
 
 def test_an_actor_and_its_handle_load_without_jax():
-    code = "import nodes.actor, sys; print([name for name in ('jax', 'haiku', 'tensorflow') if name in sys.modules])"
+    code = "import boonta.nodes.actor, sys; print([x for x in ('jax', 'haiku', 'tensorflow') if x in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     assert done.stdout.strip() == "[]"

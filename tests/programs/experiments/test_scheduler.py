@@ -17,7 +17,7 @@ import pytest
 
 from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.progress import failures, summary
-from boonta.programs.experiments.scheduler import DONE, END_S, FAILED, LEFT, Scheduler, State
+from boonta.programs.experiments.scheduler import DONE, END_S, FAILED, LEFT, RUNNING, Scheduler, State
 from boonta.programs.experiments.slots import Slot
 from boonta.programs.experiments.spec import Entry
 from boonta.programs.wiring.run_folder.folder import lock
@@ -194,6 +194,18 @@ def test_a_folder_is_waited_for_as_long_after_each_failure(tmp_path):
         scheduler._fill()
     assert (state.stage, state.failures) == (LEFT, 1)
     assert scheduler.run() == 0
+
+
+@pytest.mark.parametrize("code", [129, 130, 143, -signal.SIGINT])
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_job_that_a_signal_ends_is_left_if_the_sweep_has_asked_it_to_end(tmp_path, code, asked):
+    scheduler = Scheduler(tmp_path, [job("run")], slots(), 0)
+    (state,) = scheduler.states
+    state.stage, state.slot = RUNNING, scheduler._free.popleft()
+    state.process = types.SimpleNamespace(poll=lambda: code)
+    scheduler._asked = float(asked)
+    scheduler._tend(state)
+    assert state.stage == (LEFT if asked else FAILED)
 
 
 MAIN = """

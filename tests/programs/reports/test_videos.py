@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import types
 
 import imageio.v3 as imageio
 import pytest
@@ -64,7 +65,7 @@ def test_a_checkpoint_that_can_not_be_read_is_tried_again_a_few_times(tmp_path, 
     monkeypatch.setattr(os, "nice", lambda niceness: niceness)
     monkeypatch.setattr(sys, "stdin", io.StringIO())  # The run has ended.
     pauses: list[float] = []
-    monkeypatch.setattr(videos.time, "sleep", pauses.append)
+    monkeypatch.setattr(videos, "time", types.SimpleNamespace(sleep=pauses.append))
     for number in (5, 7):
         (tmp_path / "checkpoints" / str(number)).mkdir(parents=True)
         videos.record_beside(tmp_path)
