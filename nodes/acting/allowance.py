@@ -32,19 +32,16 @@ class Patience:
 
     def __init__(self, clock: Callable[[], float]):
         self._clock = clock
-        self._version: int | None = None
-        self._since = clock()  # When that version came.
+        self._since = clock()  # When the newest version came.
         self._quickest_s = math.inf
         self._waiting_since: float | None = None
 
-    def see(self, version: int) -> None:
-        """Hears of the newest version of the params."""
-        if version == self._version:
-            return
-        before, now = self._version, self._clock()
-        if before is not None and version > before:
-            self._quickest_s = min(self._quickest_s, (now - self._since) / (version - before))
-        self._version, self._since = version, now
+    def see(self, updates: int) -> None:
+        """Hears of another version of the params, so many updates after the last one; not above 0 begins anew."""
+        now = self._clock()
+        if updates > 0:
+            self._quickest_s = min(self._quickest_s, (now - self._since) / updates)
+        self._since = now
 
     def is_over(self) -> bool:
         """Whether the slot has waited too long; its wait begins with the first question."""
@@ -100,11 +97,13 @@ class Allowance:
     def may_begin(self, version: int) -> bool:
         """Whether a sequence may begin with the params of this version, the newest."""
         self._hear()
-        self._patience.see(version)
-        before, self._version = self._version, version
-        restarted = before is not None and version < before  # The learner goes on from a checkpoint.
-        if before is not None and not restarted:
-            self._own = min(self._limit, self._own + (version - before) * self._per_version)
+        updates = 0 if self._version is None else version - self._version
+        if version != self._version:
+            self._patience.see(updates)
+        self._version = version
+        restarted = updates < 0  # The learner goes on from a checkpoint.
+        if not restarted:
+            self._own = min(self._limit, self._own + updates * self._per_version)
         if restarted or (self._credit < 1 and self._patience.is_over()):
             self._settled += self._limit - self._own  # What was begun before and isn't lost will be left out.
             self._own = self._limit
