@@ -1,5 +1,8 @@
 """Running moments, by which observations and returns are normalised; they are `Statistics` of an update.
 
+Of observations, real numbers and pixels have moments, each place of a frame its own; other leaves, such as legal
+actions or a discrete space, stay as they are. What all frames share is then 0, and what changes seldom is large.
+
 A loss returns the moments of its batch. The update merges them into those of all data so far, and publishes them with
 the params, so that the policy normalises as the loss does.
 """
@@ -10,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from boonta.agents.base import Nest
 
@@ -31,13 +35,14 @@ class Moments(NamedTuple):
 
 
 def no_moments(row: Nest) -> Moments:
-    """The moments of no rows.
+    """The moments of no rows: they leave numbers as they are, and scale pixels to [0, 1].
 
     Args:
       row: nest of arrays or specs with the shapes of one row.
     """
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), row)
-    return Moments(jnp.zeros(()), zeros, jax.tree.map(jnp.ones_like, zeros))
+    largest = jax.tree.map(lambda x: jnp.full(x.shape, 255.0 if is_pixels(x) else 1.0, jnp.float32), row)
+    return Moments(jnp.zeros(()), zeros, jax.tree.map(jnp.square, largest))
 
 
 def moments_of(x: Nest) -> Moments:
@@ -64,20 +69,35 @@ def merge_moments(a: Moments, b: Moments) -> Moments:
     return Moments(rows, means, jax.tree.map(variance, a.variance, b.variance, a.mean, b.mean))
 
 
-def is_real(x: Any) -> bool:
-    """Whether an array, or a spec, is of real numbers."""
-    return jnp.issubdtype(x.dtype, jnp.floating)
+def is_pixels(x: Any) -> bool:
+    """Whether an array, or a spec, is of uint8, which only images have."""
+    return x.dtype == np.uint8
 
 
-def reals(nest: Nest) -> list[Any]:
-    """The leaves of real numbers, which alone have moments to be normalised by."""
-    return list(filter(is_real, jax.tree.leaves(nest)))
+def is_measured(x: Any) -> bool:
+    """Whether an array, or a spec, is of numbers that have moments."""
+    return is_pixels(x) or jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def measured(nest: Nest) -> list[Any]:
+    """The leaves that have moments to be normalised by."""
+    return list(filter(is_measured, jax.tree.leaves(nest)))
 
 
 def normalise(x: Nest, moments: Moments) -> Nest:
-    """Shifts and scales x, a nest [..., *row], to mean 0 and variance 1, cut at `LIMIT`."""
+    """Shifts and scales x, a nest [..., *row], to mean 0 and variance 1, cut at `LIMIT`; float32."""
 
     def leaf(x: jax.Array, mean: jax.Array, variance: jax.Array) -> jax.Array:
         return jnp.clip((x - mean) / jnp.sqrt(variance + 1e-8), -LIMIT, LIMIT)
 
     return jax.tree.map(leaf, x, moments.mean, moments.variance)
+
+
+def normalise_stack(stack: Nest, moments: Moments) -> Nest:
+    """Normalises stacked frames, a nest [..., L], by moments of the leaves of single frames that are `measured`."""
+    wide = moments._replace(
+        mean=jax.tree.map(lambda x: x[..., None], moments.mean),
+        variance=jax.tree.map(lambda x: x[..., None], moments.variance),
+    )
+    normal = iter(normalise(measured(stack), wide))
+    return jax.tree.map(lambda x: next(normal) if is_measured(x) else x, stack)

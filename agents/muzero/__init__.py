@@ -1,17 +1,7 @@
 """MuZero: planning with a learned model."""
 
 from boonta.agents.muzero.agent import make, make_unplugged
-from boonta.agents.muzero.config import (
-    ATARI,
-    BOARD,
-    CARTPOLE,
-    CATCH,
-    CONNECT_FOUR,
-    MINATAR,
-    REANALYZE_ATARI,
-    REANALYZE_CATCH,
-    Config,
-)
+from boonta.agents.muzero.config import ATARI, BOARD, CARTPOLE, CATCH, CONNECT_FOUR, MINATAR, Config
 from boonta.agents.muzero.groups import Puct, SelfPlay
 from boonta.agents.muzero.history import Seen
 from boonta.agents.muzero.networks import ChanceModel, Model, Prediction, scale_hidden
@@ -23,8 +13,6 @@ __all__ = [
     "CATCH",
     "CONNECT_FOUR",
     "MINATAR",
-    "REANALYZE_ATARI",
-    "REANALYZE_CATCH",
     "ChanceModel",
     "Config",
     "Model",

@@ -19,6 +19,7 @@ from boonta.agents.muzero import history
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import muzero_loss
 from boonta.agents.muzero.networks import Model, Prediction, make_model
+from boonta.agents.muzero.normalising import moments_seen, normalising, with_moments
 from boonta.agents.muzero.policy import Planner, make_policy
 from boonta.agents.muzero.search import make_search
 from boonta.agents.n_step import FreshErrors
@@ -61,12 +62,19 @@ def make(
     check(config, spec, network)
     view, num_actions = view_of(spec.observations), spec.actions.num_values
     model = network if isinstance(network, Model) else make_model(config, view, num_actions, network)
-    renew = None
+    renew = statistics = None
+    if config.normalise_observations:
+        model, loss, statistics = normalising(model), with_moments(loss), moments_seen(spec)
     if config.reanalyze_ratio and config.reanalyze == "update":
         renew = make_search(config, model, num_actions, explore=True)
-    loss = functools.partial(loss, model=model, config=config, search=renew)
-    target = optimisation.Target(period=config.target_period)
-    update = optimisation.make_update(model.init, loss, descent.chosen(config.optimiser, optimiser), target=target)
+    update = optimisation.make_update(
+        model.init,
+        functools.partial(loss, model=model, config=config, search=renew),
+        descent.chosen(config.optimiser, optimiser),
+        target=optimisation.Target(period=config.target_period),
+        statistics=statistics,
+        published=lambda params, moments: params if statistics is None else (params, moments),
+    )
     return Agent(
         policy=make_policy(Planner(config, model, spec, explore=True)),
         eval_policy=make_policy(Planner(config, model, spec, explore=False)),

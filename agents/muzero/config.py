@@ -59,12 +59,16 @@ class Config:
         "Whether the network sees, beside each frame, the action that led to it; for one player.",
         source="[M], App. E, for Atari; [Z], section 5.3.4",
     )
+    normalise_observations: bool = field(
+        False,
+        "Whether real numbers and pixels are shifted and scaled by their running mean and deviation, each by its own. "
+        "Where frames differ in few pixels, their hidden states become all the same without it.",
+        source=f"{MEASURED}; the papers' networks normalise over a batch",
+    )
 
-    # Search.
+    # Search, and acting by it.
     search: Literal["gumbel", "puct", "stochastic"] = field(
-        "gumbel",
-        'The search; "stochastic" is for games with chance.',
-        source="[G]; [M], App. B; [S]",
+        "gumbel", 'The search; "stochastic" is for games with chance.', source="[G]; [M], App. B; [S]"
     )
     num_simulations: int = field(
         16,
@@ -98,15 +102,13 @@ class Config:
     puct: Puct = field(Puct(), 'Constants of the searches "puct" and "stochastic".', source="[M], Eq. 2")
     chance_codes: int = field(32, '"stochastic": outcomes of a chance node.', unit="codes", source="[S]", at_least=1)
 
-    # Acting.
     self_play: SelfPlay = field(SelfPlay(), "How actors choose among the actions of a search.", source="[M], App. D")
 
     # Targets.
     discount: float = field(
         0.997,
-        "The agent's discount; below 0 where two players take turns, since what is good for one is bad for the other. "
-        "In targets it multiplies the environment's; the search plans with this one alone, since the model predicts "
-        "no discount. So the environment's should be 1 until the end.",
+        "The agent's discount; below 0 where two players take turns. In targets it multiplies the environment's, which "
+        "should be 1 until the end: the model predicts none, so that the search plans with the agent's alone.",
         source="[M], App. C, 0.997 for Atari",
         at_least=-1,
         at_most=1,
@@ -130,7 +132,7 @@ class Config:
     )
     value_target: Literal["target", "search"] = field(
         "target",
-        'What values bootstrap from: the "target" network\'s value, or the value of the "search" when acting.',
+        'What values bootstrap from: those of the "target" network, or of the "search" when acting.',
         source=f"[M], App. G, search; target is our {MEASURED}",
     )
     target_period: int = field(
@@ -153,7 +155,7 @@ class Config:
     # Data.
     roots: int = field(
         8,
-        "Root states of a sequence that the update unrolls from. More of them share the rows around them.",
+        "Root states of a sequence that the update unrolls from. More share the rows around them.",
         unit="env steps",
         source=MEASURED,
         at_least=1,
@@ -167,24 +169,22 @@ class Config:
     reanalyze_ratio: float = field(
         0.0,
         "r, share of an update's sequences whose targets come from a search with newer params than those that acted. "
-        "Each fresh sequence is still drawn replay.samples_per_insert times, and the reanalyzed ones come on top: with "
-        "0.8 there are five times as many updates per env step. Below 1 one at least is fresh: of 32, 0.99 is 31. With "
-        "1 only reanalyzed ones are learned from, as often as fresh ones would be, so that any actor may play.",
+        "Fresh ones are drawn replay.samples_per_insert times, and reanalyzed ones come on top: with 0.8 there are "
+        "five times as many updates per env step. Below 1 one at least is fresh: of 32, 0.99 is 31. With 1 only "
+        "reanalyzed ones are learned from, as often as fresh ones would be, so that any actor may play.",
         source="[M], App. H, 0.8; [E], 0.99",
         at_least=0,
         at_most=1,
     )
     reanalyze: Literal["nodes", "update"] = field(
         "nodes",
-        'Who reanalyzes. "nodes" leaves it to reanalyzers, which write to a table of their own; "update" searches '
-        "within the update, with the target network and on the batch that was drawn, without nodes or tables for it. "
-        "There r is a share of the same batch: the updates per env step stay as they were.",
+        'Who reanalyzes: "nodes" that write to a table of their own; or the "update", on the batch that was drawn, by '
+        "the target network. There r is a share of the same batch: the updates per env step stay as they were.",
         source="[Z], section 5.3.13, nodes; update is our own choice",
     )
     reanalyzed_samples: float = field(
         4.0,
-        '"nodes": how often a reanalyzed sequence is learned from, on average. More samples need less searching, but '
-        "targets are older.",
+        '"nodes": how often a reanalyzed sequence is learned from, on average. More need less searching.',
         unit="samples",
         source=MEASURED,
         above=0,
@@ -234,10 +234,9 @@ class Config:
             require(self, "search", self.search != "stochastic", f"another {where}: chance codes have no place")
 
 
-# These are measured; agents/muzero/README.md shows the curves.
-_MLP = Config().torso
+# Measured; agents/muzero/README.md shows the curves.
 CATCH = Config(
-    torso=dataclasses.replace(_MLP, widths=(64,)),
+    torso=Torso("mlp", widths=(64,), normalise=True),
     head_width=64,
     num_simulations=8,
     min_value_range=0.3,
@@ -259,7 +258,7 @@ BOARD = Config(
     support_bins=21,
     optimiser=dataclasses.replace(Config().optimiser, learning_rate=2e-3),
 )
-# Convolutions find lines sooner. Games are short enough to bootstrap only after their outcome.
+# Convolutions find lines sooner; games are short enough to bootstrap after their outcome alone.
 CONNECT_FOUR = dataclasses.replace(
     BOARD,
     torso=Torso("tower", channels=(16,), blocks=1, normalise=True),
@@ -274,7 +273,7 @@ CONNECT_FOUR = dataclasses.replace(
     replay=Replay(samples_per_insert=2.0),
 )
 MINATAR = Config(
-    torso=dataclasses.replace(_MLP, widths=(128,)),
+    torso=Torso("mlp", widths=(128,), normalise=True),
     consistency_cost=0.0,
     min_value_range=0.3,
     discount=0.99,
@@ -282,10 +281,11 @@ MINATAR = Config(
     support_limit=30.0,
 )
 ATARI = Config(
-    torso=Torso("tower", channels=(32,), blocks=2, halvings=4, normalise=True), frame_stack=4, support_limit=300.0
+    torso=Torso("tower", channels=(32,), blocks=2, halvings=4, normalise=True),
+    frame_stack=4,
+    normalise_observations=True,
+    support_limit=300.0,
 )
-REANALYZE_CATCH = dataclasses.replace(CATCH, reanalyze_ratio=0.8)
-REANALYZE_ATARI = dataclasses.replace(ATARI, reanalyze_ratio=0.8)
 
 PRESETS = {
     "catch": CATCH,

@@ -114,6 +114,7 @@ def muzero_loss(
         "value": jnp.mean(value),
         "value_target": jnp.mean(targets.value[:, 0]),
         "value_error": jnp.mean(error),
+        "hidden_deviation": jnp.mean(jnp.std(unroll.hidden[:, 0], axis=0)),
         "search_entropy": mean_over(steps.step_type != LAST)(entropy),
         "importance_exponent": beta,
         **_largest(targets, config.support_limit),

@@ -51,6 +51,11 @@ METRICS = (
     ),
     Metric("value_error", "Mean distance between the roots' values and their targets.", "discounted return", "falling"),
     Metric(
+        "hidden_deviation",
+        "Deviation of a hidden state's units over the roots of a batch, their mean; units are in [0, 1].",
+        healthy="above 0.01; near 0 the model takes all states for one",
+    ),
+    Metric(
         "search_entropy",
         "Mean entropy of the search's policies in the batch, without those of an episode's last row.",
         "nats",

@@ -7,7 +7,7 @@ a Learned Model" (https://openreview.net/forum?id=X6D9bAHhBQ1), section 4.
 
 Every layer is normalised over its own example (a LayerNorm), not over the batch. The model's output for a state then
 depends neither on the other states of the batch, nor on how many devices hold it, nor on whether it acts (B = 1 in an
-evaluator) or learns; and there are no running averages to publish with the params.
+evaluator) or learns. What frames have in common is taken away before the first layer instead, see `normalising`.
 
 A user's own network is a torso, which the representation then is, or the whole as a `Model`.
 """

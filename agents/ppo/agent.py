@@ -14,7 +14,7 @@ from boonta.agents.actor_policy import make_policy
 from boonta.agents.base import Agent, Nest, Table
 from boonta.agents.config import require, require_sign
 from boonta.agents.heads import make_action_head
-from boonta.agents.normalisation import Moments, is_real, merge_moments, no_moments, normalise, reals
+from boonta.agents.normalisation import Moments, measured, merge_moments, no_moments, normalise_stack
 from boonta.agents.optimisation import Context
 from boonta.agents.policy_value import Inputs, Network, Outputs, open_network
 from boonta.agents.ppo.config import Config
@@ -105,17 +105,11 @@ def make_table(config: Config) -> Table:
 
 
 def normalising(network: Network) -> Network:
-    """The same network, whose unrolls take `(params, moments)` and normalise what is seen, where it is real numbers."""
+    """The same network, whose unrolls take `(params, moments)` and normalise what is seen."""
 
     def unroll(params: Nest, inputs: Inputs, state: Nest) -> tuple[Outputs, Nest]:
         own, moments = params
-        wide = moments._replace(
-            mean=jax.tree.map(lambda x: x[..., None], moments.mean),
-            variance=jax.tree.map(lambda x: x[..., None], moments.variance),
-        )
-        view = view_of(inputs.stack)
-        normal = iter(normalise(reals(view), wide))
-        seen = jax.tree.map(lambda x: next(normal) if is_real(x) else x, view)
+        seen = normalise_stack(view_of(inputs.stack), moments)
         return network.unroll(own, inputs._replace(stack=with_view(inputs.stack, seen)), state)
 
     return network._replace(unroll=unroll)
@@ -137,7 +131,7 @@ def _statistics(config: Config, spec: EnvSpec) -> optimisation.Statistics | None
 
     def init() -> Gathered:
         return Gathered(
-            no_moments(reals(view_of(spec.observations))) if config.normalise_observations else (),
+            no_moments(measured(view_of(spec.observations))) if config.normalise_observations else (),
             no_moments(REWARD) if config.normalise_rewards else (),
         )
 

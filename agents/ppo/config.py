@@ -104,8 +104,8 @@ class Config:
     )
     normalise_observations: bool = field(
         False,
-        "Whether real-valued observations are shifted and scaled by their running mean and deviation; other leaves, "
-        "such as images, stay as they are.",
+        "Whether observations of real numbers or pixels are shifted and scaled by their running mean and deviation, "
+        "each number by its own.",
         source="[E], section 3.4",
     )
     normalise_rewards: bool = field(

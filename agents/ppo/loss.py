@@ -14,7 +14,7 @@ from boonta.agents import sequences
 from boonta.agents.base import Batch, Nest
 from boonta.agents.heads import ActionHead, entropy_metrics
 from boonta.agents.metrics import histogram
-from boonta.agents.normalisation import moments_of, reals
+from boonta.agents.normalisation import measured, moments_of
 from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.policy_value import Network
 from boonta.agents.ppo.config import Config
@@ -57,7 +57,7 @@ class Gathered(NamedTuple):
     """Running statistics.
 
     Attributes:
-      observations: `Moments` of the leaves of real numbers that the network sees of a frame, or ().
+      observations: `Moments` of the leaves that are `measured` of what the network sees of a frame, or ().
       returns: `Moments` of discounted returns, or ().
     """
 
@@ -94,7 +94,7 @@ def prepare_units(
         advantage = generalised_advantages(value, reward_t, discount_t, mask_tm1, config.trace_lambda)
         target = advantage + value[:-1]
     inputs = jax.tree.map(lambda x: x[:-1], inputs)
-    seen = [x[:-1] for x in reals(view_of(steps.observation))] if config.normalise_observations else ()
+    seen = [x[:-1] for x in measured(view_of(steps.observation))] if config.normalise_observations else ()
     earned = steps.extras.earned[:-1] if config.normalise_rewards else ()
     rows = Units(inputs, (), action_tm1, mask_tm1, log_prob, value[:-1], advantage, target, rho, reward_t, seen, earned)
     rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)  # [B, T, ...]

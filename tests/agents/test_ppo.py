@@ -244,10 +244,10 @@ def test_bad_settings_are_refused(changes, message):
         replaced(SMALL, changes)
 
 
-def test_of_mixed_observations_the_real_numbers_are_normalised():
+def test_of_mixed_observations_numbers_and_pixels_are_normalised():
     config = replaced(SMALL, {"normalise_observations": True})
     for observations, number in (
-        ({"memory": specs.Array((4,), np.uint8), "speed": specs.Array((3,), np.float32)}, 1),
+        ({"memory": specs.Array((4,), np.uint8), "speed": specs.Array((3,), np.float32)}, 2),
         (specs.Array((4,), np.int32), 0),
     ):
         spec = SPEC._replace(observations=observations)

@@ -83,6 +83,7 @@ MUZERO = {
     "support_limit": 10.0,
     "frame_stack": 1,
     "action_history": False,
+    "normalise_observations": False,
     "search": "gumbel",
     "num_simulations": 16,
     "eval_simulations": None,
@@ -149,6 +150,7 @@ MUZERO_PRESETS = {
         "torso.halvings": 4,
         "support_limit": 300.0,
         "frame_stack": 4,
+        "normalise_observations": True,
     },
     "board": BOARD,
     "cartpole": {"support_limit": 300.0, "min_value_range": 1.0, "bootstrap_length": 10},
@@ -226,12 +228,6 @@ def test_ppo():
     for preset in (ppo.CARTPOLE, ppo.CATCH, ppo.MINATAR, ppo.CONTINUOUS):
         settings = {"torso.widths": (64, 64), "value_torso": "own", "epochs": preset.epochs, "clip": 0.2}
         assert leaves(preset).items() >= settings.items() and preset.torso.orthogonal
-
-
-def test_reanalyze_presets_differ_in_the_ratio_alone():
-    for plain, reanalyzed in ((muzero.CATCH, muzero.REANALYZE_CATCH), (muzero.ATARI, muzero.REANALYZE_ATARI)):
-        changed = leaves(reanalyzed).items() - leaves(plain).items()
-        assert changed == {("reanalyze_ratio", 0.8)}
 
 
 def test_any_other_kind_of_environment_has_a_preset_too():

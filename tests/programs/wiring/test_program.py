@@ -29,6 +29,8 @@ from boonta.programs.wiring.program import parameters
 from boonta.programs.wiring.several import dealt
 from boonta.programs.wiring.supervision.restarts import Restarts
 
+REANALYZE = dataclasses.replace(muzero.CATCH, reanalyze_ratio=0.8)
+
 
 def program_of(tmp_path, *groups, config=muzero.CATCH, **run) -> Program:
     env = Catch()
@@ -36,7 +38,7 @@ def program_of(tmp_path, *groups, config=muzero.CATCH, **run) -> Program:
 
 
 def test_a_table_that_nobody_fills_is_refused(tmp_path):
-    config = muzero.REANALYZE_CATCH
+    config = REANALYZE
     with pytest.raises(ValueError, match="the number of actor nodes is 0; it must be at least 1"):
         group(Actor, 0)
     with pytest.raises(ValueError, match="reads table 'trajectories', which actors fill, and the program has none"):
@@ -159,7 +161,7 @@ def test_an_odd_number_of_environments_is_stepped_by_one_thread():
 
 
 def test_reanalyzers_with_no_replay_table_to_read_are_refused(tmp_path):
-    config = dataclasses.replace(muzero.REANALYZE_CATCH, reanalyze_ratio=0.0)
+    config = muzero.CATCH
     program = program_of(tmp_path, group(Learner), group(Actor), group(Reanalyzer), config=config)
     with pytest.raises(ValueError, match="reanalyzers need a replay table to read and one to write to"):
         check_nodes(program)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from boonta.agents import dqn, muzero
@@ -16,6 +18,8 @@ from boonta.programs.wiring.interpreters import local
 from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.machine import accelerators
 from boonta.programs.wiring.run import BadInput
+
+REANALYZE = dataclasses.replace(muzero.CATCH, reanalyze_ratio=0.8)
 
 
 class Lone(Learner):
@@ -59,7 +63,7 @@ def test_a_program_that_names_its_learners_decides_itself_and_one_learner_meets_
         ),
         (
             [group(Learner), group(Actor), group(Reanalyzer)],
-            {"number": 32, "make": muzero.make, "config": muzero.REANALYZE_CATCH},
+            {"number": 32, "make": muzero.make, "config": REANALYZE},
             "each of 32 learners draws a part of every batch, and its batch_size is 1; it must be at least 1 for each",
         ),
         ([group(Learner, 2), group(Actor)], {"number": 4}, "learners is 4, and the program itself names 2: leave it"),

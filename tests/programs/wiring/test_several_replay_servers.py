@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 
 import pytest
 
@@ -17,6 +18,8 @@ from boonta.programs.wiring import several
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.construction import node_arguments
 from boonta.programs.wiring.launch import Program, Run, group
+
+REANALYZE = dataclasses.replace(muzero.CATCH, reanalyze_ratio=0.8)
 
 
 class Old(Replay):
@@ -66,18 +69,18 @@ def test_a_program_that_names_its_servers_decides_itself(tmp_path):
         ([group(Actor)], {"servers": 4}, r"the number of nodes must be a multiple of 2, .* one of \[1, 2\]"),
         (
             [group(Actor), group(Reanalyzer, groups=1)],
-            {"make": muzero.make, "config": muzero.REANALYZE_CATCH},
+            {"make": muzero.make, "config": REANALYZE},
             r"reanalyzer: 1 x 1 groups .* must be a multiple of 2, or that of replay servers one of \[1\]",
         ),
         (
             [group(Actor), group(Reanalyzer, num_envs=5)],
-            {"make": muzero.make, "config": muzero.REANALYZE_CATCH},
+            {"make": muzero.make, "config": REANALYZE},
             "reanalyzer: num_envs is 5; 1 of these nodes fill 2 replay servers alike in 2 groups of slots each: it "
             "must be a multiple of 2, or the number of nodes one of 2",
         ),
         (
             [group(Actor), group(Reanalyzer, groups=0)],
-            {"make": muzero.make, "config": muzero.REANALYZE_CATCH},
+            {"make": muzero.make, "config": REANALYZE},
             "reanalyzer: groups is 0; it must be at least 1",
         ),
         ([group(Actor), group(Replay, 2)], {"servers": 1, "launch": "serial"}, "with --launch serial it can have one"),
@@ -127,7 +130,7 @@ def test_reanalyzers_have_as_many_groups_as_fill_all_servers_alike(node, number,
 
 
 def test_a_reanalyzer_is_given_its_groups(tmp_path):
-    program = program_of(tmp_path, group(Actor), group(Reanalyzer), make=muzero.make, config=muzero.REANALYZE_CATCH)
+    program = program_of(tmp_path, group(Actor), group(Reanalyzer), make=muzero.make, config=REANALYZE)
     check_nodes(program)
     arguments = [node_arguments(program, each, 0, {}) for each in program.groups if each.node in (Actor, Reanalyzer)]
     assert [each.get("groups") for each in arguments] == [None, 2]
