@@ -114,7 +114,7 @@ class Update(NamedTuple):
     Attributes:
       init: `(key) -> learner state`, a pytree of arrays only, so that it can be placed and checkpointed.
       step: `(state, batch) -> (state, priorities [B] or None, metrics)`; metrics are scalars by name, some of which
-        `nodes.watch.health` judges, such as "entropy", "grad_norm" and "update_norm", and histograms, see
+        `nodes.watch.rules` judge, such as "entropy", "grad_norm" and "update_norm", and histograms, see
         `agents.metrics`. Priorities are the sequences' plain errors, at least 0, scaled so that 1 is large; the
         table's sampler decides what becomes of them.
       params: `(state) -> the params the policy acts with`.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from boonta.agents.metrics import Metric
-from boonta.nodes.watch.health import PREFIX, RULES
+from boonta.nodes.watch.health import PREFIX
+from boonta.nodes.watch.rules import RULES
 
 COUNTERS = (
     Metric(

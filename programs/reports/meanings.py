@@ -14,7 +14,7 @@ from boonta.agents.r2d2 import metrics as r2d2
 from boonta.agents.sac import metrics as sac
 from boonta.agents.td3 import metrics as td3
 from boonta.nodes.watch import declarations as nodes
-from boonta.nodes.watch.health import RULES
+from boonta.nodes.watch.rules import RULES
 
 AGENTS = {
     "IMPALA": impala.METRICS,

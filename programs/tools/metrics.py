@@ -82,7 +82,7 @@ def page() -> str:
         "metric.",
         "A part in angle brackets stands for any name. What several nodes measure is in a row as their mean, and once "
         "for each node, as in `eval_return/evaluator/1`. Names ending with `_se` are standard errors. *Watched* names "
-        "the rules of [health](watch/health.py) that judge by a metric. This page is made by `./run boonta metrics "
+        "the rules of [health](watch/rules.py) that judge by a metric. This page is made by `./run boonta metrics "
         "--markdown > nodes/METRICS.md` from the declarations in [the shared toolbox](../agents/metrics.py), "
         f"{agents} and [nodes](watch/declarations.py).",
     ]

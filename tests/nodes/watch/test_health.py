@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from boonta.nodes.watch.health import RULES, Health
+from boonta.nodes.watch.health import Health
+from boonta.nodes.watch.rules import RULES
 
 LEARNED = {
     "entropy": 0.5,
@@ -17,6 +18,7 @@ LEARNED = {
     "return_se": 1.0,
     "return_start": 10.0,
     "priority_max": 0.2,
+    "hidden_deviation": 0.05,
     "policy_lag": 5.0,
     "policy_lag_allowed": 100.0,
     "largest_target_share": 0.5,
@@ -61,6 +63,7 @@ def test_a_healthy_run_hears_nothing():
         ("values past the support", {"outside_support": 0.2}, False),
         ("values past the support", {"largest_target_share": 2.0}, False),
         ("priorities are zero", {"priority_max": 0.0}, False),
+        ("states are alike", {"hidden_deviation": 1e-4}, True),
         ("policy lag", {"policy_lag": 150.0}, False),
         ("data is left out", {"sequences": 1000.0, "stale_sequences": 300.0}, False),
         ("evaluation is old", {"eval_version": 900.0, "eval_age_allowed": 500.0}, False),

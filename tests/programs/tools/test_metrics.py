@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from boonta.nodes.watch.health import RULES
+from boonta.nodes.watch.rules import RULES
 from boonta.programs.reports.meanings import GROUPS, declared, found, healthy
 from boonta.programs.tools import metrics
 from boonta.programs.wiring.run import BadInput
