@@ -252,6 +252,11 @@ class Torso:
         missing = {name: value for name, value in PUBLISHED[self.kind].items() if getattr(self, name) is None}
         return dataclasses.replace(self, **missing) if missing else self
 
+    def of_kind(self, kind: Kind) -> Torso:
+        """This torso, or of another kind one with that kind's own sizes."""
+        alike = {name: getattr(self, name) for name in ("activation", "orthogonal", "normalise")}
+        return self if kind == self.kind else Torso(kind, **alike)
+
     def __post_init__(self) -> None:
         check(self)
         own, given = PUBLISHED[self.kind], self.channels

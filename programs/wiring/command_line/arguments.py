@@ -21,6 +21,7 @@ from boonta.programs.wiring import environments
 from boonta.programs.wiring.command_line import help
 from boonta.programs.wiring.command_line.booleans import spelled_out
 from boonta.programs.wiring.command_line.integers import INTEGERS
+from boonta.programs.wiring.command_line.kinds import with_kinds
 from boonta.programs.wiring.command_line.loading import load
 from boonta.programs.wiring.command_line.usual import refuse_usual
 from boonta.programs.wiring.construction import seeds_of
@@ -74,7 +75,8 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
 
     flagged = [parameter for parameter in parameters if parameter is not None]
     refuse_usual(given, flagged, "" if env is None else pathlib.Path(inspect.getfile(function)).name)
-    shown = [help.short(parameter) for parameter in flagged] if help.asked(given) else flagged
+    starts = [each.replace(default=with_kinds(each.default, each.name, given)) for each in flagged]
+    shown = [help.short(parameter) for parameter in starts] if help.asked(given) else starts
     collect.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     collect.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     collect.__doc__ = _description(function, env)
