@@ -15,7 +15,8 @@ LOW_ENTROPY = 0.02  # Share of the highest entropy below which a policy has almo
 FAR_BELOW = 0.5  # Share of the range of returns.
 VANISHED = 1e-7  # Factor of the typical value.
 NO_PRIORITY = 1e-8
-# Of hidden states in [0, 1]: presets that learn have more than ten times this, MuZero on Pong's raw frames a tenth.
+# Hidden states are in [0, 1]: Catch's, CartPole's and Breakout's deviate by 0.08 to 0.24, those of Pong's raw frames by
+# 1e-4.
 ALIKE = 1e-3
 # The support counts as too small above these: the largest target, in units of the support's limit, and the share of
 # targets beyond that limit. Smaller figures may be errors of a search.

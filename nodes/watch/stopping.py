@@ -26,7 +26,7 @@ class StopRule:
       eval_return: mean return of the last evaluation, over all evaluators.
       patience: evaluations in a row without a new best; a resumed run counts anew.
       on_collapse: whether the run also ends, with exit code 3, when learning has collapsed: entropy, returns,
-        gradient or hidden states; of a population, those of all members.
+        gradient or hidden states; of a population, all members'.
     """
 
     env_steps: int | None = None
