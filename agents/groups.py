@@ -253,9 +253,10 @@ class Torso:
         return dataclasses.replace(self, **missing) if missing else self
 
     def of_kind(self, kind: Kind) -> Torso:
-        """This torso, or of another kind one with that kind's own sizes."""
+        """This torso, or one of another kind with that kind's own sizes; no dense layers, as heads want, stay none."""
         alike = {name: getattr(self, name) for name in ("activation", "orthogonal", "normalise")}
-        return self if kind == self.kind else Torso(kind, **alike)
+        widths = () if self.widths == () and kind != "mlp" else None
+        return self if kind == self.kind else Torso(kind, widths, **alike)
 
     def __post_init__(self) -> None:
         check(self)

@@ -94,10 +94,17 @@ def normalise(x: Nest, moments: Moments) -> Nest:
 
 
 def normalise_stack(stack: Nest, moments: Moments) -> Nest:
-    """Normalises stacked frames, a nest [..., L], by moments of the leaves of single frames that are `measured`."""
-    wide = moments._replace(
-        mean=jax.tree.map(lambda x: x[..., None], moments.mean),
-        variance=jax.tree.map(lambda x: x[..., None], moments.variance),
-    )
-    normal = iter(normalise(measured(stack), wide))
+    """Normalises stacked frames, a nest [..., L], by moments of the leaves of single frames that are `measured`.
+
+    Black pictures, such as stacks have before an episode begins, become 0, the mean picture: they would be far from it
+    in every pixel, and hide the others.
+    """
+    normal = iter(map(_normalise_leaf, measured(stack), moments.mean, moments.variance))
     return jax.tree.map(lambda x: next(normal) if is_measured(x) else x, stack)
+
+
+def _normalise_leaf(x: jax.Array, mean: jax.Array, variance: jax.Array) -> jax.Array:
+    """Normalises one leaf [..., *frame, L], see `normalise_stack`."""
+    shifted = normalise(x, Moments(jnp.float32(1), mean[..., None], variance[..., None]))
+    axes = tuple(range(-mean.ndim - 1, -1))  # Those of the frame.
+    return shifted * jnp.any(x > 0, axis=axes, keepdims=True) if is_pixels(x) else shifted

@@ -114,7 +114,7 @@ def muzero_loss(
         "value": jnp.mean(value),
         "value_target": jnp.mean(targets.value[:, 0]),
         "value_error": jnp.mean(error),
-        "hidden_deviation": jnp.mean(jnp.std(unroll.hidden[:, 0], axis=0)),
+        "hidden_deviation": _deviation(unroll.hidden[:, 0]),
         "search_entropy": mean_over(steps.step_type != LAST)(entropy),
         "importance_exponent": beta,
         **_largest(targets, config.support_limit),
@@ -146,6 +146,11 @@ def _losses(
         )
         costs |= {"chance_loss": config.chance_cost, "afterstate_loss": config.value_cost}
     return losses, costs
+
+
+def _deviation(hidden: jax.Array) -> jax.Array:
+    """How far hidden states [N, ...] are from their mean, as a share of the range of all their numbers."""
+    return jnp.mean(jnp.std(hidden, axis=0)) / (jnp.max(hidden) - jnp.min(hidden) + 1e-8)
 
 
 def _largest(targets: Targets, limit: float) -> dict[str, jax.Array]:

@@ -22,7 +22,7 @@ from boonta.programs.wiring.command_line.loading import load
 from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of, require_there
 from boonta.programs.wiring.run_folder.config_file import Config, checkpointed
-from boonta.programs.wiring.run_folder.recorded import by_parameter
+from boonta.programs.wiring.run_folder.recorded import by_parameter, class_defaults
 
 
 def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tuple[Agent, Env]:
@@ -73,6 +73,8 @@ def call_of(workdir: pathlib.Path, config: Config | None = None) -> tuple[Progra
 def as_recorded(settings: Mapping[str, Any], recorded: dict[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run, from its config.json; the program's defaults may have changed since.
 
+    Fields that were added since are as their class has them, whatever the presets say today.
+
     Args:
       settings: the program's settings now.
       recorded: those in config.json.
@@ -88,7 +90,9 @@ def as_recorded(settings: Mapping[str, Any], recorded: dict[str, Any], hints: Ma
         if dataclasses.is_dataclass(now) and not isinstance(now, type):
             if not isinstance(value, dict):
                 raise TypeError(f"{name} is {value!r}; it must have fields")
-            values[name] = dataclasses.replace(now, **as_recorded(vars(now), value, typing.get_type_hints(type(now))))
+            later = {field: usual for field, usual in class_defaults(now).items() if field not in value}
+            known = as_recorded(vars(now), value, typing.get_type_hints(type(now)))
+            values[name] = dataclasses.replace(now, **later, **known)
         else:  # A user's own environment, which is callable, is made from its name alone.
             values[name] = now if callable(now) else checked(hints[name], value)
     return values

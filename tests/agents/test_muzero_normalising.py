@@ -21,7 +21,7 @@ from boonta.agents.muzero.normalising import normalising
 from boonta.agents.muzero.policy import Extras
 from boonta.agents.normalisation import Moments
 from boonta.agents.optimisation import Context
-from boonta.envs.base import FIRST, MID, BoardView, EnvSpec, TimeStep
+from boonta.envs.base import FIRST, LAST, MID, BoardView, EnvSpec, TimeStep
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
@@ -41,10 +41,11 @@ MOMENTS = Moments(np.float32(9), [MEAN], [DEVIATION**2])
 
 
 def by_hand(frames, axis=-1):
-    """Bytes [..., 5, L], or with the 5 at another axis, normalised by MOMENTS."""
+    """Bytes [..., 5, L], or with the 5 at another axis, normalised by MOMENTS; a frame of zeros is the mean."""
     shape = [1] * frames.ndim
     shape[axis] = 5
-    return np.clip((frames.astype(np.float32) - MEAN.reshape(shape)) / DEVIATION.reshape(shape), -10, 10)
+    shown = (frames > 0).any(axis, keepdims=True)
+    return shown * np.clip((frames.astype(np.float32) - MEAN.reshape(shape)) / DEVIATION.reshape(shape), -10, 10)
 
 
 def pixels(*shape, seed=0):
@@ -52,13 +53,14 @@ def pixels(*shape, seed=0):
 
 
 def batch_of(config, observation):
-    """MID rows alone, so that no stack begins with an episode."""
+    """An episode begins in the middle of the second slot."""
     rng, shape = np.random.default_rng(1), observation.shape[:2]
     policy = rng.dirichlet(np.ones(A), shape).astype(np.float32)
     extras = Extras(policy, rng.normal(size=shape).astype(np.float32))
     reward = rng.normal(size=shape).astype(np.float32)
     action = rng.integers(A, size=shape).astype(np.int32)
     kinds = np.full(shape, MID, np.int32)
+    kinds[2:4, 1] = LAST, FIRST
     steps = Steps(observation, kinds, reward, np.ones(shape, np.float32), action, extras, np.zeros(shape, np.int32))
     return Batch(steps, np.full(shape[1], 0.1, np.float32))
 
@@ -69,6 +71,7 @@ def test_frames_are_normalised_and_actions_are_not(history):
     plain = make_model(config, specs.Array((5,), np.float32), A)
     params = plain.init(jax.random.PRNGKey(0))
     stack = np.moveaxis(pixels(2, B), 0, -1)  # [B, 5, L]
+    stack[1, :, 0] = 0  # No frame: an episode has just begun.
     past = np.array([[0, 1], [2, 3], [1, 1], [0, 2]], np.int32)
     seen, shown = ((Seen(x, past) if history else x) for x in (stack, by_hand(stack, axis=-2)))
     hidden = normalising(plain).represent((params, MOMENTS), seen)

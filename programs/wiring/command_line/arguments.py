@@ -21,7 +21,7 @@ from boonta.programs.wiring import environments
 from boonta.programs.wiring.command_line import help
 from boonta.programs.wiring.command_line.booleans import spelled_out
 from boonta.programs.wiring.command_line.integers import INTEGERS
-from boonta.programs.wiring.command_line.kinds import with_kinds
+from boonta.programs.wiring.command_line.kinds import PRESET, presets_with_kinds, with_kinds
 from boonta.programs.wiring.command_line.loading import load
 from boonta.programs.wiring.command_line.usual import refuse_usual
 from boonta.programs.wiring.construction import seeds_of
@@ -35,7 +35,6 @@ from boonta.programs.wiring.run_folder.naming import folder_name
 from boonta.programs.wiring.run_folder.provenance import from_root, provenance_of
 from boonta.programs.wiring.shipped import FOLDER
 
-PRESET: type[Any] = type(tyro.conf.subcommand())  # Marks one of the presets that a flag chooses from.
 RunFlags = Annotated[Run, tyro.conf.arg(name="")]  # The flag is --workdir, not --run.workdir.
 PaceFlags = Annotated[Pace, tyro.conf.arg(name="")]
 
@@ -75,7 +74,13 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
 
     flagged = [parameter for parameter in parameters if parameter is not None]
     refuse_usual(given, flagged, "" if env is None else pathlib.Path(inspect.getfile(function)).name)
-    starts = [each.replace(default=with_kinds(each.default, each.name, given)) for each in flagged]
+    starts = [
+        each.replace(
+            default=with_kinds(each.default, each.name, given),
+            annotation=presets_with_kinds(each.annotation, each.name, given),
+        )
+        for each in flagged
+    ]
     shown = [help.short(parameter) for parameter in starts] if help.asked(given) else starts
     collect.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     collect.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import operator
+import typing
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, Union
+
+import tyro
 
 from boonta.agents.config import with_values
 
+PRESET: type[Any] = type(tyro.conf.subcommand())  # Marks one of the presets that a flag chooses from.
 T = TypeVar("T")
 
 
 def with_kinds(default: T, name: str, words: Sequence[str]) -> T:
-    """The default of an argument, where the command line has its say on kinds.
+    """The default of an argument, with the kinds that the command line names.
 
     Args:
       default: any value; of a dataclass, fields with a method `of_kind` change, and fields of fields.
@@ -35,6 +40,28 @@ def with_kinds(default: T, name: str, words: Sequence[str]) -> T:
             changes[field.name] = changed
     # It isn't checked: another flag may change what doesn't fit the kind. The parser makes it anew, and checks it.
     return with_values(default, changes) if changes else default
+
+
+def presets_with_kinds(hint: Any, name: str, words: Sequence[str]) -> Any:
+    """The type of an argument that is one of several presets, each with the kinds that the command line names.
+
+    Args:
+      hint: any type; those change that `tyro.extras.subcommand_type_from_defaults` makes.
+      name, words: as for `with_kinds`.
+    """
+
+    def changed(mark: Any) -> Any:
+        is_preset = isinstance(mark, PRESET)
+        return dataclasses.replace(mark, default=with_kinds(mark.default, name, words)) if is_preset else mark
+
+    options = [(option, getattr(option, "__metadata__", ())) for option in typing.get_args(hint)]
+    if not any(isinstance(mark, PRESET) for _, marks in options for mark in marks):
+        return hint
+    made = [
+        operator.getitem(Annotated, (option.__origin__, *map(changed, marks))) if marks else option
+        for option, marks in options
+    ]
+    return operator.getitem(Union, tuple(made))
 
 
 def _given(flag: str, words: Sequence[str]) -> str | None:

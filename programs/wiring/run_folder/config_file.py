@@ -17,7 +17,7 @@ from boonta.programs.wiring.evaluation import Evaluation
 from boonta.programs.wiring.pace import Pace
 from boonta.programs.wiring.run import BadInput, Run, override_of
 from boonta.programs.wiring.run_folder.provenance import ROOT, VARIABLES, Inner, Provenance, from_root
-from boonta.programs.wiring.run_folder.recorded import Picture, by_flag
+from boonta.programs.wiring.run_folder.recorded import Picture, by_flag, class_defaults
 from boonta.programs.wiring.run_folder.unlearned import unlearned
 
 MAIN = "__main__"  # The module of a program that was started by its file.
@@ -232,7 +232,7 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | 
         raise BadInput(
             f"--workdir {folder} holds a run of the agent {old.agent}, not of {agent_of(settings)}; choose another"
         )
-    before = schema.flattened(old.settings) | {"seed": old.seed}
+    before = schema.flattened(_class_defaults(settings)) | schema.flattened(old.settings) | {"seed": old.seed}
     after = schema.flattened(by_flag(settings)) | {"seed": run.seed}
     same = unlearned(settings)
     changed = [
@@ -247,3 +247,11 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | 
             "Give them as they were, choose another --workdir, or add --allow-changes"
         )
     return old
+
+
+def _class_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """By flag, what a run did that was made before its program had the setting."""
+    values = {name: value for name, value in settings.items() if dataclasses.is_dataclass(value)}
+    return by_flag(
+        {name: Pace() if isinstance(value, Pace) else class_defaults(value) for name, value in values.items()}
+    )

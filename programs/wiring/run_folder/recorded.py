@@ -58,11 +58,25 @@ def by_flag(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def class_defaults(value: Any) -> dict[str, Any]:
+    """The defaults that a dataclass's class gives its fields; fields without one are missing.
+
+    A run of before a field was there did what the default does.
+    """
+    found = {}
+    for each in dataclasses.fields(value):
+        if each.init and each.default is not dataclasses.MISSING:
+            found[each.name] = each.default
+        elif each.init and each.default_factory is not dataclasses.MISSING:
+            found[each.name] = each.default_factory()
+    return found
+
+
 def by_parameter(recorded: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Recorded settings as a program's function takes them, by a call's `settings`; `by_flag` backwards."""
     found = dict(recorded)
     for name, value in settings.items():
-        if isinstance(value, Pace):
+        if isinstance(value, Pace) and any(each in found for each in vars(value)):
             found[name] = {each: found.pop(each) for each in vars(value) if each in found}
     return found
 

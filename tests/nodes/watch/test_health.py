@@ -85,6 +85,13 @@ def test_each_rule_warns_with_advice_and_lets_go(name, changed, collapse):
     assert not health.holding and not health.collapsed
 
 
+def test_states_that_a_new_model_does_not_tell_apart_yet_are_no_fault():
+    new, later = (rows(3, first, hidden_deviation=1e-4) for first in (0, 3))
+    health, names = judged(new)
+    assert not names and not health.collapsed
+    assert judged(new, later)[1] == ["states are alike"]
+
+
 def test_data_left_out_while_a_learner_starts_is_no_fault():
     left_out = {"sequences": 100.0, "stale_sequences": 75.0}
     assert judged([{"updates": i + 1.0, **left_out} for i in range(9)])[1] == []

@@ -103,6 +103,8 @@ def test_settings_are_those_of_the_run_whatever_the_defaults_have_become():
     recorded = {"game": "nim", "config": {"rate": 0.1, "sizes": [2, 3], "limit": 5}}
     settings = as_recorded({"game": "chess", "config": Config()}, recorded, {"game": str, "config": Config})
     assert settings == {"game": "nim", "config": Config(0.1, (2, 3), 5)}
+    older = as_recorded({"config": Config(0.5, (4,), 6)}, {"config": {"rate": 0.1}}, {"config": Config})
+    assert older == {"config": Config(0.1)}  # What it was made without is as the class has it.
     with pytest.raises(KeyError, match="gone"):
         as_recorded({"config": Config()}, {"config": {"gone": 1}}, {"config": Config})
     with pytest.raises(ValueError, match="it must be a number"):

@@ -6,9 +6,13 @@ import pathlib
 
 import pytest
 
+from boonta.agents import muzero as muzero_agent
+from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
 from boonta.programs.muzero import muzero
 from boonta.programs.ppo import ppo
+from boonta.programs.rainbow import rainbow
+from boonta.programs.unplugged import unplugged
 from boonta.programs.wiring.command_line.arguments import parse
 from boonta.programs.wiring.command_line.kinds import with_kinds
 
@@ -33,6 +37,18 @@ TOWER = Torso("tower", channels=(32,), blocks=2, halvings=4, normalise=True)
 def test_of_a_kind_its_own_sizes(flags, torso):
     pytest.importorskip("ale_py")
     assert parse(muzero, ["atari/Pong", *flags])[1]["config"].torso == torso
+
+
+def test_a_preset_that_is_named_takes_the_kind_too(tmp_path):
+    flags = ["--data", str(tmp_path), "config:atari", "--config.torso.kind", "nature"]
+    config = parse(unplugged, flags)[1]["config"]
+    assert config == replaced(muzero_agent.ATARI, {"torso": Torso("nature", normalise=True)})
+    assert parse(unplugged, [*flags[:2], "config:cartpole"])[1]["config"] == muzero_agent.CARTPOLE
+
+
+def test_heads_without_layers_below_them_stay_without():
+    config = parse(rainbow, ["atari/Pong", "--config.torso.kind", "deep"])[1]["config"]
+    assert config.torso == Torso("deep", widths=())
 
 
 def test_what_no_kind_changes_stays():
