@@ -33,9 +33,9 @@ def with_kinds(default: T, name: str, words: Sequence[str]) -> T:
     changes: dict[str, Any] = {}
     for field in dataclasses.fields(default):
         value, flag = getattr(default, field.name), f"{name}.{field.name}"
-        if hasattr(value, "of_kind"):
+        if hasattr(value, "of_kind") and (kind := _given(f"--{flag}.kind", words)):
             with contextlib.suppress(ValueError):  # The parser says what is wrong with a kind.
-                changes[field.name] = value.of_kind(_given(f"--{flag}.kind", words) or value.kind)
+                changes[field.name] = value.of_kind(kind)
         elif (changed := with_kinds(value, flag, words)) is not value:
             changes[field.name] = changed
     # It isn't checked: another flag may change what doesn't fit the kind. The parser makes it anew, and checks it.

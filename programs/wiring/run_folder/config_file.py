@@ -232,7 +232,9 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | 
         raise BadInput(
             f"--workdir {folder} holds a run of the agent {old.agent}, not of {agent_of(settings)}; choose another"
         )
-    before = schema.flattened(_class_defaults(settings)) | schema.flattened(old.settings) | {"seed": old.seed}
+    configs = {name: value for name, value in settings.items() if hasattr(value, "preset") and name in old.settings}
+    added = {name: class_defaults(value) for name, value in configs.items()}
+    before = schema.flattened(by_flag(added)) | schema.flattened(old.settings) | {"seed": old.seed}
     after = schema.flattened(by_flag(settings)) | {"seed": run.seed}
     same = unlearned(settings)
     changed = [
@@ -247,11 +249,3 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | 
             "Give them as they were, choose another --workdir, or add --allow-changes"
         )
     return old
-
-
-def _class_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """By flag, what a run did that was made before its program had the setting."""
-    values = {name: value for name, value in settings.items() if dataclasses.is_dataclass(value)}
-    return by_flag(
-        {name: Pace() if isinstance(value, Pace) else class_defaults(value) for name, value in values.items()}
-    )

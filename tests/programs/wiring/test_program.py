@@ -161,8 +161,7 @@ def test_an_odd_number_of_environments_is_stepped_by_one_thread():
 
 
 def test_reanalyzers_with_no_replay_table_to_read_are_refused(tmp_path):
-    config = muzero.CATCH
-    program = program_of(tmp_path, group(Learner), group(Actor), group(Reanalyzer), config=config)
+    program = program_of(tmp_path, group(Learner), group(Actor), group(Reanalyzer))
     with pytest.raises(ValueError, match="reanalyzers need a replay table to read and one to write to"):
         check_nodes(program)
 

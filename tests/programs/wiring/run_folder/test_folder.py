@@ -14,6 +14,7 @@ import types
 
 import pytest
 
+from boonta.envs.catch import Catch
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.programs.wiring.command_line import faults
@@ -180,3 +181,11 @@ def test_each_start_before_is_kept_in_order_whatever_the_time_zone(tmp_path, mon
 def test_a_jax_environment_of_an_older_run_has_its_settings_without_the_adapters(tmp_path, before, now):
     claim_workdir("program", Run(workdir=str(tmp_path)), {"env": before, "actors": 2}, Origin("", "", ())).close()
     assert read_config(tmp_path).settings == {"env": now, "actors": 2}
+
+
+def test_an_environment_with_settings_that_the_recorded_one_lacks_is_another(tmp_path):
+    """Though they are its class's defaults: which class the recorded one was of isn't known."""
+    run, origin = Run(workdir=str(tmp_path)), Origin(file=__file__, function="tiny", arguments=())
+    claim_workdir("tiny", run, {"env": {}}, origin).close()
+    with pytest.raises(BadInput, match=r"holds a run with other settings: env\.rows was unset, is 10"):
+        claim_workdir("tiny", run, {"env": Catch()}, origin)
