@@ -85,6 +85,11 @@ class Slots(NamedTuple):
     total: int | None = None
     alike: bool = False
 
+    @property
+    def of_all(self) -> int:
+        """How many slots all actors have that the program names."""
+        return self.size if self.total is None else self.total
+
 
 class Policy(NamedTuple):
     """An agent's way to act: pure functions, always batched, always with state (frame stack, LSTM core, or ()).

@@ -95,9 +95,8 @@ def rungs(slots: Slots) -> jax.Array:
     """
     if slots.alike:
         return jnp.zeros(slots.size)
-    total = slots.size if slots.total is None else slots.total
-    place = (slots.first + jnp.arange(slots.size, dtype=jnp.float32)) / max(total - 1, 1)
-    beyond = slots.first + np.arange(slots.size) - total
+    place = (slots.first + jnp.arange(slots.size, dtype=jnp.float32)) / max(slots.of_all - 1, 1)
+    beyond = slots.first + np.arange(slots.size) - slots.of_all
     between = np.array([int(f"{max(i, 0) + 1:032b}"[::-1], 2) / 2**32 for i in beyond], np.float32)
     return jnp.where(beyond < 0, place, between)
 

@@ -164,7 +164,7 @@ class Consumer(Metered):
         from boonta.nodes.hosts.placement import batch_sharding, make_mesh  # Not above: actors need no JAX.
 
         mesh = make_mesh(1, TABLE.batch_size)
-        self._dataset = self._replay.open_dataset(self._agent.tables, batch_sharding(mesh), self.wait_for)
+        self._dataset = self._replay.open_dataset(self._agent.tables, batch_sharding(mesh), self.wait_for, updates=0)
         self.on_close(self._dataset.close)
         self._next: dict[tuple[int, int], int] = {}  # The first step of the next sequence, by actor and slot.
         self._params = np.random.default_rng(0).bytes(PARAMS)

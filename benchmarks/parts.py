@@ -138,7 +138,7 @@ def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
     with served([table], signature) as (port, server), contextlib.ExitStack() as ends:
         client = Client(f"localhost:{port}")
         sharding = batch_sharding(make_mesh(1, table.batch_size))
-        dataset = ReverbDataset([client], [table], sharding, signature, node.wait_for)
+        dataset = ReverbDataset([client], [table], sharding, signature, node.wait_for, updates=0)
         ends.callback(dataset.close)
         ends.enter_context(written(client, agent, env, size, node))
 

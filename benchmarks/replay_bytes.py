@@ -128,7 +128,7 @@ def measure(agent: Agent, spec: EnvSpec, shown: list[Any], options: Options) -> 
         client = Client(f"localhost:{port}")
         saved = sum(file.stat().st_size for file in pathlib.Path(client.checkpoint()).rglob("*") if file.is_file())
         sharding = batch_sharding(make_mesh(1, table.batch_size))
-        dataset = ReverbDataset([client], [table], sharding, like, node.wait_for)
+        dataset = ReverbDataset([client], [table], sharding, like, node.wait_for, updates=0)
 
         def draw() -> float:
             node.wait_for("a batch", dataset.next)

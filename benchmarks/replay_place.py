@@ -84,7 +84,7 @@ class Load:
         self._row = parts.noise(agent, env.spec, (num_envs,))
         wait_for = Node("benchmark").wait_for
         self._writer = store.open_writer([table], num_envs, wait_for, 0)
-        self._dataset = store.open_dataset([table], batch_sharding(make_mesh(1, table.batch_size)), wait_for)
+        self._dataset = store.open_dataset([table], batch_sharding(make_mesh(1, table.batch_size)), wait_for, 0)
         for _ in range(math.ceil(table.size / num_envs) * table.period + table.sequence_length):
             self._writer.append(self._row)
             while self._dataset.ready():

@@ -67,8 +67,11 @@ class Actor(Node):
         if refresh_every is not None and refresh_every < 1:
             raise ValueError(f"{name}: refresh_every is {refresh_every}; it must be at least 1, or none")
         require_steady(name, agent.tables, variables, refresh_every)
+        slots = slots or Slots(num_envs)
+        if slots.size != num_envs:
+            raise ValueError(f"{name}: num_envs is {num_envs}, and slots.size {slots.size}; both are its environments")
         for table in agent.tables:
-            require_slots(name, table, slots.total or slots.size if slots else num_envs)
+            require_slots(name, table, slots.of_all)
         self._agent = agent
         self._env = env
         self._variables = variables
@@ -76,7 +79,7 @@ class Actor(Node):
         self._num_envs = num_envs
         self._numbers = range(first_group, first_group + threads)  # The numbers of its groups.
         self._seed = seed
-        self._slots = slots or Slots(num_envs)
+        self._slots = slots
         self._refresh_every = refresh_every
 
     def start(self) -> None:
@@ -95,7 +98,7 @@ class Actor(Node):
         self._groups = []
         for k, i in enumerate(self._numbers):
             seed = int(seeds[i])
-            first, total = self._slots.first + k * size, self._slots.total or self._num_envs
+            first, total = self._slots.first + k * size, self._slots.of_all
             slots = self._slots._replace(size=size, first=first, total=total)
             with self.stopwatch("starting environments"):
                 env = self.make_env(size, seed)

@@ -69,4 +69,4 @@ def allowance_of(node: Node, table: Table, slots: Slots) -> Allowance | None:
             asked = True
         return node.left_out
 
-    return Allowance(table, slots.total or slots.size, left_out, again=bool(node.past_lives))
+    return Allowance(table, slots.of_all, left_out, again=bool(node.past_lives))

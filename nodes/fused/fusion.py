@@ -7,6 +7,7 @@ many learners at once.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.fused import stage
 from boonta.nodes.fused.schedule import Schedule, make_schedule
 from boonta.nodes.fused.tables import first_renewals, first_rows, make_tables
-from boonta.nodes.learning.loops import looped, one_by_one, require_few
+from boonta.nodes.learning.loops import in_turn, require_few
 from boonta.nodes.learning.outputs import checked_update
 from boonta.nodes.learning.step import allowed_lag, policy_lag, priority_metrics
 from boonta.nodes.tables import contract
@@ -125,11 +126,11 @@ def fuse(
         works = "updates and renewals" if schedule.renewals else "updates"
         require_few(compiled, f"{sizes}: that makes {compiled} {works} a round")
     learn = _make_learn(agent, constrain)
-    in_turn = one_by_one if unrolled else looped
+    turns = functools.partial(in_turn, unrolled=unrolled)
     if table.kind == "queue":
-        first, fill, round = _queue(agent, env, table, schedule.updates, learn, in_turn)
+        first, fill, round = _queue(agent, env, table, schedule.updates, learn, turns)
     else:
-        first, fill, round = _replay(agent, env, num_envs, schedule, constrain, learn, in_turn)
+        first, fill, round = _replay(agent, env, num_envs, schedule, constrain, learn, turns)
 
     def init(learner: Nest, version: jax.Array, key: jax.Array) -> tuple[State, stage.Episodes]:
         key, stage_key = jax.random.split(key)
@@ -149,7 +150,7 @@ def fuse(
 
 
 Learn = Callable[[Nest, jax.Array, Batch], tuple[Nest, Any, dict[str, jax.Array]]]
-InTurn = Callable[[Callable, State, Nest, int], tuple[State, dict[str, jax.Array]]]  # Metrics are [updates].
+Turns = Callable[[Callable, State, Nest, int], tuple[State, dict[str, jax.Array]]]  # Metrics are [updates].
 
 
 def _make_learn(agent: Agent, constrain: Callable[[Batch], Batch]) -> Learn:
@@ -165,9 +166,7 @@ def _make_learn(agent: Agent, constrain: Callable[[Batch], Batch]) -> Learn:
     return learn
 
 
-def _queue(
-    agent: Agent, env: JaxEnv, table: Table, updates: int, learn: Learn, in_turn: InTurn
-) -> tuple[int, Any, Any]:
+def _queue(agent: Agent, env: JaxEnv, table: Table, updates: int, learn: Learn, turns: Turns) -> tuple[int, Any, Any]:
     """The number of rows that fill the queue first, and the functions `fill` and `round` of a program with a queue."""
     overlap = contract.overlap(table)
 
@@ -187,7 +186,7 @@ def _queue(
             learner, _, metrics = learn(state.learner, state.updates, batch)
             return state._replace(learner=learner, updates=state.updates + 1), metrics
 
-        state, metrics = in_turn(one, state, batches, updates)
+        state, metrics = turns(one, state, batches, updates)
         return state, RoundResult(_last(metrics), episodes)
 
     return overlap, fill, round
@@ -200,7 +199,7 @@ def _replay(
     schedule: Schedule,
     constrain: Callable[[Batch], Batch],
     learn: Learn,
-    in_turn: InTurn,
+    turns: Turns,
 ) -> tuple[int, Any, Any]:
     """The same for a program with replay tables."""
     tables = make_tables(agent.tables, num_envs, schedule)
@@ -245,12 +244,12 @@ def _replay(
     def turn(state: State, _: None) -> tuple[State, dict[str, jax.Array]]:
         if schedule.renewed:
             state, _ = renew(state)
-        state, metrics = in_turn(update, state, None, schedule.every)
+        state, metrics = turns(update, state, None, schedule.every)
         return state, _last(metrics)
 
     def round(state: State) -> tuple[State, RoundResult]:
         state, episodes = insert_many(state, schedule.rollouts)
-        state, metrics = in_turn(turn, state, None, schedule.updates // schedule.every)
+        state, metrics = turns(turn, state, None, schedule.updates // schedule.every)
         return state, RoundResult(_last(metrics), episodes)
 
     return first * schedule.period, fill, round

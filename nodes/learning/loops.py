@@ -15,25 +15,21 @@ MOST_UNROLLED = 16  # Updates in one program without a loop; each is compiled ag
 One = Callable[[Nest, Nest], tuple[Nest, Nest]]  # `(carry, input) -> (carry, output)`
 
 
-def looped(one: One, carry: Nest, inputs: Nest, number: int) -> tuple[Nest, Nest]:
-    """Makes `number` updates in a loop.
+def in_turn(one: One, carry: Nest, inputs: Nest, number: int, unrolled: bool) -> tuple[Nest, Nest]:
+    """Makes `number` updates.
 
     Args:
       one: makes one update.
       carry: the state that an update takes over from the one before.
       inputs: the inputs of all updates, leaves [number, ...].
       number: number of updates.
+      unrolled: whether they are made without a loop; each is compiled again then.
 
     Returns:
       The carry after the last update, and the outputs of all, leaves [number, ...].
     """
-    if number == 1:
-        return one_by_one(one, carry, inputs, number)
-    return jax.lax.scan(one, carry, inputs, length=number)
-
-
-def one_by_one(one: One, carry: Nest, inputs: Nest, number: int) -> tuple[Nest, Nest]:
-    """Does the same as `looped` without a loop; each update is compiled again."""
+    if number > 1 and not unrolled:
+        return jax.lax.scan(one, carry, inputs, length=number)
     outputs = []
     for i in range(number):
         carry, output = one(carry, jax.tree.map(lambda x, i=i: x[i], inputs))

@@ -13,7 +13,7 @@ from boonta.agents.base import Agent, Batch, Nest, Table
 from boonta.agents.metrics import histogram
 from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
-from boonta.nodes.learning.loops import compiler_options, convolves_on_cpu, looped, one_by_one, require_few
+from boonta.nodes.learning.loops import compiler_options, convolves_on_cpu, in_turn, require_few
 from boonta.nodes.learning.outputs import checked_update
 from boonta.nodes.tables import contract
 from boonta.nodes.watch.history import norms
@@ -73,12 +73,11 @@ def compile_step(name: str, agent: Agent, spec: EnvSpec, shardings: Any, state: 
 
     def step(state: Nest, batches: Sequence[Batch], made: Any, report: Any) -> tuple[Nest, StepResult]:
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
-        (state, _), (priorities, metrics) = in_turn(one, (state, made), stacked, len(batches))
+        (state, _), (priorities, metrics) = in_turn(one, (state, made), stacked, len(batches), convolves)
         return state, StepResult(update.params(state), priorities, metrics, report)
 
     platform = shardings[0].mesh.devices.flat[0].platform
     convolves = convolves_on_cpu(platform, update, state, batch)
-    in_turn = one_by_one if convolves else looped
     if convolves:
         require_few(updates, f"{name}: updates_per_step is {updates}")
     compiled = jax.jit(

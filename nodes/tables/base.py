@@ -141,7 +141,7 @@ class Store(Protocol):
         """
         ...
 
-    def open_dataset(self, tables: Sequence[Table], sharding: Batch, wait_for: WaitFor, updates: int = 0) -> Dataset:
+    def open_dataset(self, tables: Sequence[Table], sharding: Batch, wait_for: WaitFor, updates: int) -> Dataset:
         """The learner's batches.
 
         Args:

@@ -37,7 +37,7 @@ PRIORITY_FLOOR = 1e-3
 
 
 def completes(table: Table, rows: int) -> bool:
-    """Whether a slot's row number `rows`, counted from 1, completes a sequence."""
+    """Whether the last of a slot's first `rows` rows completes a sequence."""
     return rows >= table.sequence_length and (rows - table.sequence_length) % table.period == 0
 
 

@@ -69,9 +69,7 @@ class HostStore:
             )
         return HostWriter([self._tables[table.name] for table in tables], wait_for, group)
 
-    def open_dataset(
-        self, tables: Sequence[Table], sharding: Batch, wait_for: WaitFor, updates: int = 0
-    ) -> MixedDataset:
+    def open_dataset(self, tables: Sequence[Table], sharding: Batch, wait_for: WaitFor, updates: int) -> MixedDataset:
         """The learner's batches; see `nodes.tables.base.Store`. Their size is that of the store's own tables."""
         own = [self._tables[table.name] for table in tables]
         return MixedDataset([each.table for each in own], own, sharding)
@@ -129,7 +127,8 @@ class HostTable:
             self.sampled += len(keys)
             self.rows.changed.notify_all()
             block_and_group, slot = np.divmod(keys, self.rows.groups.num_envs)
-            steps = self.rows.read(*np.divmod(block_and_group, self.rows.groups.number), slot)
+            block, group = np.divmod(block_and_group, self.rows.groups.number)
+            steps = self.rows.read(group, block, slot)
         return Piece(steps, probability, keys.astype(np.uint64))
 
     def _choose(self, number: int) -> tuple[np.ndarray, np.ndarray]:

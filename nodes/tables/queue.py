@@ -88,9 +88,7 @@ class QueueTable:
         """A group's writer; see `nodes.tables.base.Store`."""
         return QueueWriter(self, num_envs, wait_for, group)
 
-    def open_dataset(
-        self, tables: Sequence[Table], sharding: Batch, wait_for: WaitFor, updates: int = 0
-    ) -> QueueDataset:
+    def open_dataset(self, tables: Sequence[Table], sharding: Batch, wait_for: WaitFor, updates: int) -> QueueDataset:
         """The learner's batches; see `nodes.tables.base.Store`."""
         return QueueDataset(self, sharding, updates)
 
@@ -168,7 +166,7 @@ class QueueDataset:
       ValueError: the learner's mesh is not of the queue's devices.
     """
 
-    def __init__(self, store: QueueTable, sharding: Batch, updates: int = 0):
+    def __init__(self, store: QueueTable, sharding: Batch, updates: int):
         mesh = sharding.probability.mesh
         if tuple(mesh.local_devices) != store.devices:
             raise ValueError(

@@ -88,8 +88,8 @@ class Rows:
         self._rows = self._memory.write(self._rows, (group, rows), steps)
         self._cores = self._memory.write(self._cores, (group, block % self._per_slot), core)
 
-    def read(self, block: np.ndarray, group: np.ndarray, slot: np.ndarray) -> Steps:
-        """The sequences with these numbers [S], of these groups [S] and slots [S]: leaves [T, S, ...]."""
+    def read(self, group: np.ndarray, block: np.ndarray, slot: np.ndarray) -> Steps:
+        """The sequences of these groups [S], with these numbers [S], of these slots [S]: leaves [T, S, ...]."""
         rows = contract.first_row(self._table, block) + np.arange(self._table.sequence_length)[:, None]  # [T, S]
         places = (group, rows % self._ring, slot)
         steps: Steps = self._memory.read(self._rows, places)

@@ -74,6 +74,13 @@ class Group:
             return (self.label,)
         return tuple(f"{self.label}/{i}" for i in range(self.number))
 
+    def setting(self, name: str, usual: Any) -> Any:
+        """An argument of its nodes' constructor: the group's, or else the class's own default; `usual` without both."""
+        given = self.settings.get(name)
+        parameter = parameters(self.node).get(name)
+        own = None if parameter is None or parameter.default is parameter.empty else parameter.default
+        return next((value for value in (given, own) if value is not None), usual)
+
 
 def group(
     node: type[Node],

@@ -45,14 +45,12 @@ def slot_groups(group: Group, servers: int) -> int:
     Raises:
       ValueError: the group asks for none.
     """
-    accepted = parameters(group.node)
-    if "groups" in accepted:
+    if "groups" in parameters(group.node):
         chosen: int = group.settings.get("groups", servers // math.gcd(servers, group.number))
         if chosen < 1:
             raise ValueError(f"{group.label}: groups is {chosen}; it must be at least 1")
         return chosen
-    usual = accepted.get("threads")
-    threads: int = group.settings.get("threads", 1 if usual is None else usual.default)
+    threads: int = group.setting("threads", 1)
     return threads
 
 
@@ -114,7 +112,7 @@ def _require_dealt(group: Group, servers: int) -> None:
     """Raises ValueError unless the writers of a group fill all replay servers alike."""
     each = slot_groups(group, servers)
     writers = group.number * each
-    num_envs = group.settings.get("num_envs", NUM_ENVS)
+    num_envs = group.setting("num_envs", NUM_ENVS)
     if "groups" in parameters(group.node) and num_envs % each:
         raise ValueError(
             f"{group.label}: num_envs is {num_envs}; {group.number} of these nodes fill {servers} replay servers alike "

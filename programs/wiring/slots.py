@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 def num_envs_of(program: Program, group: Group, actors: int) -> int:
-    """Environments of each actor of a group: its setting, or the usual number, or fewer where data must be fresh.
+    """Environments of each actor of a group: its setting; or the class's default, or fewer where data must be fresh.
 
     Args:
       program: the program.
       group: the actors.
       actors: how many actors the program has.
     """
-    given: int | None = group.settings.get("num_envs")
+    number: int = group.setting("num_envs", NUM_ENVS)
     (table, *_) = written_by("actor", program.agent.tables)
-    return usual_slots(table, actors, NUM_ENVS) if given is None else given
+    return usual_slots(table, actors, number) if group.settings.get("num_envs") is None else number
 
 
 def slots_of(program: Program, group: Group, i: int) -> Slots:

@@ -149,7 +149,7 @@ class Judge:
         """The dataset, which is opened when it is first asked for, so that it reads nothing ahead before."""
         if self._dataset is None:
             mesh = Mesh(np.array(jax.devices()[:1]), ("batch",))
-            self._dataset = self._store.open_dataset([self._table], batch_sharding(mesh), self._node.wait_for)
+            self._dataset = self._store.open_dataset([self._table], batch_sharding(mesh), self._node.wait_for, 0)
         return self._dataset
 
     @property

@@ -73,7 +73,7 @@ class DeviceStore:
         self._wait_for = wait_for
         return self
 
-    def open_dataset(self, tables, sharding, wait_for, updates=0):
+    def open_dataset(self, tables, sharding, wait_for, updates):
         return self
 
     def append(self, steps: Steps) -> int:

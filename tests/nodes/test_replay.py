@@ -43,7 +43,7 @@ def test_sequences_overlap_as_the_table_says_and_come_out_in_order(server, agent
     client = Client(f"localhost:{server._server.port}")
     node = Node("actor/0")
     writer = ReverbWriter(client, [table], 2, node.wait_for)
-    dataset = ReverbDataset([client], [table], one_device(), SIGNATURE, node.wait_for)
+    dataset = ReverbDataset([client], [table], one_device(), SIGNATURE, node.wait_for, updates=0)
     completed = [writer.append(steps(t, 2)) for t in range(2 * table.period + 1)]
     assert completed == [0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2]
     batch, _ = node.wait_for("a batch", dataset.next, deadline_s=60)
@@ -85,7 +85,7 @@ def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent)
         time.sleep(0.05)
     time.sleep(0.5)  # In which it would go on.
     assert len(written) == most and node.stopwatch.longest()[0] == waiting
-    dataset = ReverbDataset([client], [table], one_device(), SIGNATURE, node.wait_for)
+    dataset = ReverbDataset([client], [table], one_device(), SIGNATURE, node.wait_for, updates=0)
     firsts = [np.asarray(node.wait_for("a batch", dataset.next, deadline_s=60)[0].steps.reward)[0] for _ in range(5)]
     np.testing.assert_array_equal(np.concatenate(firsts), table.period * np.arange(20))
     thread.join(timeout=DEADLINE_S)

@@ -110,7 +110,7 @@ def test_groups_are_dealt_to_the_servers_in_turn(servers):
 def test_batches_come_from_both_alike_and_priorities_reach_the_right_one(servers):
     for group in range(SHARDS):
         write(servers.store(), group, 3, start=1000 * group)
-    dataset = servers.store().open_dataset([TABLE], one_device(), Node("learner").wait_for)
+    dataset = servers.store().open_dataset([TABLE], one_device(), Node("learner").wait_for, updates=0)
     servers.opened.append(dataset)
     known: dict[int, float] = {}
     for number in range(1, 6):

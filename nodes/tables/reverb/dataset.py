@@ -45,7 +45,7 @@ class ReverbDataset:
         sharding: Batch,
         signature: Steps,
         wait_for: WaitFor,
-        updates: int = 0,
+        updates: int,
         patience_s: float = PATIENCE_S,
         start_patience_s: float = START_PATIENCE_S,
         ahead: bool = True,

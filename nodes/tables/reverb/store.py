@@ -63,7 +63,7 @@ class ReverbStore:
         client = self.clients[(self._first + group) % len(self.clients)]
         return ReverbWriter(client, tables, num_envs, wait_for)
 
-    def open_dataset(self, tables: Sequence[Table], sharding: Batch, wait_for: WaitFor, updates: int = 0) -> Dataset:
+    def open_dataset(self, tables: Sequence[Table], sharding: Batch, wait_for: WaitFor, updates: int) -> Dataset:
         """The learner's batches, or its part of them; see `nodes.tables.base.Store`."""
         from boonta.nodes.tables.reverb.dataset import ReverbDataset
 

@@ -130,7 +130,7 @@ def _replayed(program: Program) -> dict[str, Any]:
     if reanalyzers is None:
         return {}
     Reanalyzer.require_tables(program.agent.tables)
-    return {"num_replayed": reanalyzers.number * reanalyzers.settings.get("num_envs", NUM_ENVS)}
+    return {"num_replayed": reanalyzers.number * reanalyzers.setting("num_envs", NUM_ENVS)}
 
 
 def jax_env_of(env: Env) -> JaxEnv:

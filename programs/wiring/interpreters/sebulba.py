@@ -181,7 +181,8 @@ def _require_single_updates(program: Program) -> None:
     """Raises ValueError unless the learner makes and publishes one update at a time, as lock-step requires."""
     learner = program.of_role("learner")
     assert learner is not None
-    cadence = {name: learner.settings.get(name, 1) for name in ("updates_per_step", "publish_every")}
+    usual = {"updates_per_step": program.agent.update.at_once, "publish_every": 1}
+    cadence = {name: learner.setting(name, value) for name, value in usual.items()}
     if set(cadence.values()) != {1}:
         raise ValueError(f"placement.lag is {program.run.placement.lag}, but {cadence}: lock-step needs 1 of both")
 
@@ -204,7 +205,7 @@ def _writers(program: Program) -> dict[Author, Groups]:
         writers["actor"] = Groups(placement.groups, num_envs // placement.threads)
     if reanalyzers := program.of_role("reanalyzer"):
         number = slot_groups(reanalyzers, servers=1)
-        writers["reanalyzer"] = Groups(number, reanalyzers.settings.get("num_envs", NUM_ENVS) // number)
+        writers["reanalyzer"] = Groups(number, reanalyzers.setting("num_envs", NUM_ENVS) // number)
     return writers
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from boonta.agents.base import Agent, Policy, Slots
+from boonta.agents.base import Agent, Policy, Slots, Table
 from boonta.envs.catch import Catch
 from boonta.nodes.acting.base import Remote, tables_only
 from boonta.nodes.actor import Actor
@@ -16,7 +16,9 @@ from boonta.nodes.fused import fusion
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.inference import Inference
 from boonta.nodes.learner import Learner
+from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.tables.queue import QueueTable
+from boonta.nodes.tables.rows import Groups
 from boonta.nodes.variables import VariableServer, pack
 from boonta.programs.wiring.construction import construct
 from boonta.programs.wiring.interpreters import sebulba
@@ -95,6 +97,33 @@ def test_a_program_counts_the_slots_of_all_its_actors(tmp_path):
         for i in range(each.number)
     ]
     assert found == [Slots(4, 0, 14), Slots(4, 4, 14), Slots(2, 8, 14), Slots(2, 10, 14), Slots(2, 12, 14)]
+
+
+class Few(Actor):
+    def __init__(self, *arguments, num_envs: int = 6, **settings):
+        super().__init__(*arguments, num_envs=num_envs, **settings)
+
+
+class Small(Reanalyzer):
+    def __init__(self, *arguments, num_envs: int = 6, **settings):
+        super().__init__(*arguments, num_envs=num_envs, **settings)
+
+
+def test_a_class_has_its_own_default(tmp_path):
+    program = Program("few", Run(workdir=str(tmp_path)), numbered(), ENV, [group(Learner), group(Few, 2)])
+    (few,) = [each for each in program.groups if each.node is Few]
+    made = construct(program, few, 1, dict.fromkeys(("monitor", "variables", "replay")))
+    assert made._slots == Slots(6, 6, 12)
+    table = Table("renewed", "replay", 5, 4, 8, size=96, sampler="uniform", writer="reanalyzer")
+    agent = numbered()._replace(tables=(table,))
+    program = Program("small", Run("sebulba", str(tmp_path)), agent, ENV, [group(Learner), group(Small)])
+    assert sebulba._writers(program) == {"reanalyzer": Groups(1, 6)}
+
+
+def test_slots_beside_another_number_of_environments_are_refused():
+    agent = numbered()
+    with pytest.raises(ValueError, match="actor/0: num_envs is 8, and slots.size 4; both are its environments"):
+        Actor("actor/0", agent, ENV, variables(), QueueTable(agent.tables[0]), num_envs=8, slots=Slots(4, 0, 8))
 
 
 def test_sebulba_counts_over_devices_and_hosts(tmp_path, monkeypatch):

@@ -202,6 +202,15 @@ def test_lock_step_over_a_replay_table_and_a_queue_among_several_tables_are_refu
         build(made)
 
 
+def test_lock_step_is_refused_where_the_agent_makes_several_updates_at_once():
+    env = Catch()
+    agent = tiny.make(env.spec)
+    agent = agent._replace(update=agent.update._replace(at_once=8))
+    made = Program("tiny", Run(placement=Placement(lag=1)), agent, env, [group(Learner), group(Actor)])
+    with pytest.raises(ValueError, match="{'updates_per_step': 8, 'publish_every': 1}: lock-step needs 1 of both"):
+        build(made)
+
+
 def test_a_role_that_writes_has_one_group():
     env = Catch()
     groups = [group(Learner), group(Actor), group(Actor, label="more")]

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from boonta.agents.base import Update
-from boonta.nodes.learning.loops import compiler_options, convolves_on_cpu, looped, one_by_one
+from boonta.nodes.learning.loops import compiler_options, convolves_on_cpu, in_turn
 
 
 @pytest.mark.parametrize("number", [1, 3])
-@pytest.mark.parametrize("in_turn", [looped, one_by_one])
-def test_each_update_goes_on_from_the_one_before_and_all_outputs_return(in_turn, number):
+@pytest.mark.parametrize("unrolled", [False, True])
+def test_each_update_goes_on_from_the_one_before_and_all_outputs_return(unrolled, number):
     def one(total, x):
         return total + x, {"before": total, "input": x}
 
     inputs = jnp.arange(1, number + 1)
-    total, outputs = jax.jit(lambda inputs: in_turn(one, jnp.int32(10), inputs, number))(inputs)
+    total, outputs = jax.jit(lambda inputs: in_turn(one, jnp.int32(10), inputs, number, unrolled))(inputs)
     assert total == 10 + sum(range(1, number + 1))
     np.testing.assert_array_equal(outputs["input"], inputs)
     np.testing.assert_array_equal(outputs["before"], [10, 11, 13][:number])

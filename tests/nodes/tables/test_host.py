@@ -92,7 +92,7 @@ def test_the_dataset_sends_batches_to_the_learner():
     replay = store(TABLE)
     device = jax.devices()[0]
     place = SingleDeviceSharding(device)
-    dataset = replay.open_dataset([TABLE], Batch(place, place), Node("learner").wait_for)
+    dataset = replay.open_dataset([TABLE], Batch(place, place), Node("learner").wait_for, updates=0)
     assert dataset.next(0.0) is None and not dataset.ready()
     write(replay, 2, rows=3)
     batch, drawn = dataset.next(0.0)
@@ -159,7 +159,7 @@ def test_a_batch_of_two_writers_tables_has_the_shares_and_each_table_keeps_its_r
     again = dataclasses.replace(fresh, name="again", writer="reanalyzer", share=0.75, samples_per_insert=3.0)
     replay = HostStore((fresh, again), {"actor": Groups(1, 2), "reanalyzer": Groups(1, 4)})
     place = SingleDeviceSharding(jax.devices()[0])
-    dataset = replay.open_dataset((fresh, again), Batch(place, place), Node("learner").wait_for)
+    dataset = replay.open_dataset((fresh, again), Batch(place, place), Node("learner").wait_for, updates=0)
     first, second = (replay.open_stream(table, 1, 1) for table in (fresh, again))
     actor = replay.open_writer((fresh,), 2, Node("actor").wait_for, 0)
     reanalyzer = replay.open_writer((again,), 4, Node("reanalyzer").wait_for, 0)

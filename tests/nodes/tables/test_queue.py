@@ -32,7 +32,7 @@ def write(queue: QueueTable, num_envs: int, rows: int, group: int = 0) -> QueueW
 def dataset(queue: QueueTable) -> QueueDataset:
     mesh = Mesh(np.array(queue.devices), ("batch",))
     columns = NamedSharding(mesh, PartitionSpec(None, "batch"))
-    return QueueDataset(queue, Batch(Steps(*[columns] * 7), NamedSharding(mesh, PartitionSpec("batch"))))
+    return QueueDataset(queue, Batch(Steps(*[columns] * 7), NamedSharding(mesh, PartitionSpec("batch"))), updates=0)
 
 
 def numbers(batch: Batch) -> list[list[float]]:
@@ -150,4 +150,4 @@ def test_a_learner_on_other_devices_is_refused():
     mesh = Mesh(np.array(jax.devices()[:1]), ("batch",))
     columns = NamedSharding(mesh, PartitionSpec(None, "batch"))
     with pytest.raises(ValueError, match="table 'trajectories' leads to .*; the learner is on"):
-        QueueDataset(queue, Batch(Steps(*[columns] * 7), NamedSharding(mesh, PartitionSpec("batch"))))
+        QueueDataset(queue, Batch(Steps(*[columns] * 7), NamedSharding(mesh, PartitionSpec("batch"))), updates=0)

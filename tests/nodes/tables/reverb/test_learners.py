@@ -51,7 +51,7 @@ def client(table, tmp_path):
 
 def test_each_draws_its_part_of_a_batch(client, table):
     stores = [joined([ReverbStore([client], lambda: SIGNATURE)], learners=2) for _ in range(2)]
-    datasets = [store.open_dataset([table], one_device(), Node("learner").wait_for) for store in stores]
+    datasets = [store.open_dataset([table], one_device(), Node("learner").wait_for, updates=0) for store in stores]
     drawn = [[], []]
     for _ in range(3):
         for i, dataset in enumerate(datasets):

@@ -83,7 +83,7 @@ def test_a_learners_batches_wait_for_the_server_by_name(address, error):
     node, client = Node("learner"), Loading(address, error)
     seen = []
     node.meanwhile = lambda: seen.append(node.stopwatch.longest()[0])
-    dataset = ReverbDataset([client], [TABLE], one_device(), SIGNATURE, node.wait_for)
+    dataset = ReverbDataset([client], [TABLE], one_device(), SIGNATURE, node.wait_for, updates=0)
     assert seen == 3 * ["waiting for the replay server"]
     batch, _ = node.wait_for("a batch", dataset.next, deadline_s=DEADLINE_S)
     np.testing.assert_array_equal(np.asarray(batch.steps.reward)[0], [0, 5, 10, 15])
@@ -94,7 +94,7 @@ def test_a_learner_that_is_asked_to_stop_meanwhile_stops():
     node = Node("learner")
     node.meanwhile = node.stop
     with pytest.raises(Stopped):
-        ReverbDataset([Loading("localhost:1", ERRORS[0])], [TABLE], one_device(), SIGNATURE, node.wait_for)
+        ReverbDataset([Loading("localhost:1", ERRORS[0])], [TABLE], one_device(), SIGNATURE, node.wait_for, updates=0)
 
 
 def test_what_does_not_listen_or_hangs_up_has_not_answered():

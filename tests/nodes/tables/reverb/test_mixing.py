@@ -67,6 +67,7 @@ def dataset(client, patience_s: float = 60.0):
             one_device(),
             SIGNATURE,
             Node("learner").wait_for,
+            updates=0,
             patience_s=patience_s,
             start_patience_s=patience_s,
         )
@@ -130,4 +131,4 @@ def test_an_unreadable_table_is_named(server):
     with pytest.raises(KeyError, match="unknown"):
         from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
-        ReverbDataset([server], (unknown,), one_device(), SIGNATURE, Node("learner").wait_for)
+        ReverbDataset([server], (unknown,), one_device(), SIGNATURE, Node("learner").wait_for, updates=0)

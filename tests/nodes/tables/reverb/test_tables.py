@@ -69,7 +69,7 @@ class Serve:
         from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
         wait_for = self.node.wait_for
-        self.opened.append(ReverbDataset([self.client], [self.table], one_device(), SIGNATURE, wait_for))
+        self.opened.append(ReverbDataset([self.client], [self.table], one_device(), SIGNATURE, wait_for, updates=0))
         return self.opened[-1]
 
     def write(self, sequences: int, node: Node | None = None) -> None:
