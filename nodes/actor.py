@@ -43,7 +43,7 @@ class Actor(Node):
     """
 
     role: Author = "actor"
-    keeps_nothing = True
+    saves = False
 
     def __init__(
         self,

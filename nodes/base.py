@@ -37,10 +37,10 @@ class Node:
 
     Attributes:
       role: the class's role in a program, such as "actor"; also the label of its groups, unless they have another one.
-      serves: the order in which nodes end, lower numbers first: 0 for nodes that no other calls, 1 or 2 for servers
+      end_order: the order in which nodes end, lower numbers first: 0 for nodes that no other calls, 1 or 2 for servers
         that call others themselves, 3 for servers that call none.
-      served: the names of the methods that they may call.
-      keeps_nothing: whether nothing is lost if it is killed at the program's end: it saves and writes nothing then.
+      methods: the names of those that other nodes may call.
+      saves: whether something may be lost if it is killed at the program's end, since it saves or writes then.
       answer_s: seconds that a call of one of them may take.
       away_s: seconds for which callers try to reach it, after which they may go on without it; None for `answer_s`.
       limit_s: seconds in one activity after which the node counts as hung; see `watch.pulse.stuck`.
@@ -61,9 +61,9 @@ class Node:
     """
 
     role = ""
-    serves = 0
-    served: tuple[str, ...] = ()
-    keeps_nothing = False
+    end_order = 0
+    methods: tuple[str, ...] = ()
+    saves = True
     answer_s = 30.0
     away_s: float | None = None
     limit_s = 300.0

@@ -45,7 +45,7 @@ class Evaluating(Periodic):
     """
 
     role = "evaluator"
-    keeps_nothing = True
+    saves = False
 
     def __init__(
         self,

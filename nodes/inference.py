@@ -58,9 +58,9 @@ class Inference(Node):
     """
 
     role = "inference"
-    serves = 1  # It calls the variable server.
-    served = ("register", "act")
-    keeps_nothing = True
+    end_order = 1  # It calls the variable server.
+    methods = ("register", "act")
+    saves = False
     answer_s = 5.0  # A request is answered within half a second, if only that there are no actions yet.
 
     def __init__(

@@ -41,8 +41,8 @@ class Monitor(Periodic):
     """
 
     role = "monitor"
-    served: tuple[str, ...] = ("beat", "resume", "report_end", "request_snapshot")  # By nodes.
-    served += ("expect", "admit", "status", "stop_program", "fail_program")  # By launchers, and some by nodes, too.
+    methods: tuple[str, ...] = ("beat", "resume", "report_end", "request_snapshot")  # By nodes.
+    methods += ("expect", "admit", "status", "stop_program", "fail_program")  # By launchers, and some by nodes, too.
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Monitor(Periodic):
                 if self._log.add(report):
                     self._end_if_done()  # The next evaluation may come before the next round.
             reply = {
-                "stop": alone or (self._end.reason if self._end.allows(report["serves"]) else ""),
+                "stop": alone or (self._end.reason if self._end.allows(report["end_order"]) else ""),
                 "ending": bool(self._end.reason),
                 "failure": alone or self._end.failure,
                 "counts": self.totals(),

@@ -50,7 +50,7 @@ class Replay(Periodic):
     """
 
     role = "replay"
-    serves = 3
+    end_order = 3
 
     def __init__(
         self,

@@ -77,16 +77,16 @@ class VariableServer(Periodic):
     """
 
     role = "variables"
-    serves = 3
-    keeps_nothing = True
-    served = ("put", "get", "newest")
+    end_order = 3
+    saves = False
+    methods = ("put", "get", "newest")
     away_s = 5.0  # Params may take longer over a slow network, but nobody who is asked to stop waits for a dead server.
 
     def __init__(
         self, name: str, monitor: MonitorHandle | None = None, *, source: Sequence[VariablesHandle] | None = None
     ):
         super().__init__(name, monitor, every_s=1.0 if source is None else None)
-        self.serves = 3 if source is None else 2
+        self.end_order = 3 if source is None else 2
         self._source = source
         self._version = -1
         self._packed = b""

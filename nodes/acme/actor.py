@@ -108,7 +108,7 @@ class AcmeActor(AcmeLoop):
     """
 
     role: Author = "actor"
-    keeps_nothing = True
+    saves = False
 
     def __init__(
         self,

@@ -48,9 +48,9 @@ class ProgramEnd:
         saving_s = self._roster.saving_s - self._saving_before_s
         return self._roster.awake_s - self._awake_before_s - min(saving_s, SAVING_S)
 
-    def allows(self, serves: int) -> bool:
+    def allows(self, end_order: int) -> bool:
         """Whether a node may end: it is no server, or no node is left that could call it, or these had time enough."""
-        return not serves or self.seconds > DRAIN_S or self._roster.only_servers_left(serves, self.seconds)
+        return not end_order or self.seconds > DRAIN_S or self._roster.only_servers_left(end_order, self.seconds)
 
     def show(self) -> None:
         """Notes that the launcher sees the status now."""

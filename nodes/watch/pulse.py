@@ -82,6 +82,6 @@ def watch(node: Node, launcher_stop: threading.Event) -> None:
     """Stops the node when the launcher's event is set, as by SIGTERM, which comes when the launcher is gone."""
     while not node.stopping:
         if launcher_stop.wait(0.5):
-            node.sleep(SERVE_ON_S if node.serves else 0.0)
+            node.sleep(SERVE_ON_S if node.end_order else 0.0)
             node.stop()
             return

@@ -109,7 +109,7 @@ class Reporter:
             return {
                 "name": node.name,
                 "process": f"{platform.node()}/{os.getpid()}",
-                "serves": node.serves,
+                "end_order": node.end_order,
                 "activity": activity,
                 "activity_s": since,
                 "saving": node.stopwatch.longest(pulse.is_saving)[1] > 0,
@@ -124,7 +124,7 @@ class Reporter:
                 "number": self._reports,
                 "acknowledged": self._acknowledged,
                 "started": started,
-                "keeps_nothing": node.keeps_nothing,
+                "saves": node.saves,
                 "stuck": node.stuck,
                 "rss_mb": self._process.memory_info().rss / 1e6,
             }

@@ -32,8 +32,8 @@ class Peer:
     silent_s: float = 0.0
 
     @property
-    def serves(self) -> int:
-        return self.report["serves"]
+    def end_order(self) -> int:
+        return self.report["end_order"]
 
 
 class Roster:
@@ -159,9 +159,9 @@ class Roster:
         return not self._awaited(ending_s) and all(self._is_absent(*each) for each in self.peers.items())
 
     def only_servers_left(self, least: int, ending_s: float) -> bool:
-        """Whether no node is left whose `serves` is below `least`, `ending_s` seconds after nodes were asked to end."""
+        """Whether no node is left whose `end_order` is below `least`, `ending_s` seconds after they were asked to."""
         left = [peer for name, peer in self.peers.items() if not self._is_absent(name, peer)]
-        return not self._awaited(ending_s) and all(peer.serves >= least for peer in left)
+        return not self._awaited(ending_s) and all(peer.end_order >= least for peer in left)
 
     def status(self) -> dict[str, dict[str, Any]]:
         """The state of each node by name, for a display and a launcher."""
@@ -174,7 +174,7 @@ class Roster:
                 "rss_mb": peer.report["rss_mb"],
                 "process": peer.report["process"],
                 "started": peer.report["started"],
-                "keeps_nothing": peer.report["keeps_nothing"],
+                "saves": peer.report["saves"],
                 "gone": peer.gone,
                 "failure": peer.failure,
                 "hung": self.hung(name),

@@ -26,7 +26,7 @@ LEARNING = ("learner", "anakin")  # The roles of nodes whose updates `--profile`
 FOLDERS = {"monitor": "", "replay": TABLES}  # A node's folder within the run's; all others get `CHECKPOINTS`.
 
 
-def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> dict[str, Any]:
+def node_arguments(program: Program, group: Group, i: int, handles: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a node's constructor: its settings, and what it names among the following.
 
     A constructor may name `agent`, `env`, `spec`, `seed`, `slots`, `stop`, `log`, `folder`, `beside`, `start_from`,
@@ -38,7 +38,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
       program: the node's program.
       group: the node's group.
       i: the node's number in the group.
-      served: handles by the role of their servers.
+      handles: handles by the role of their servers.
     """
     run, role = program.run, group.node.role
     offered = {
@@ -57,10 +57,10 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
         "profile": _profile(run, group.names[i]),
         "shard": i,
         "shards": group.number,
-        **served,
+        **handles,
     }
     if program.acts_for(group):
-        offered |= {"agent": tables_only(program.agent), "variables": Remote(served["inference"])}
+        offered |= {"agent": tables_only(program.agent), "variables": Remote(handles["inference"])}
     accepted = parameters(group.node)
     if role == "actor" and {"slots", "num_envs"}.intersection(accepted):  # A user's own may have no environments.
         slots = slots_of(program, group, i)
@@ -71,14 +71,14 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
     return {"name": group.names[i], **chosen, **group.settings}
 
 
-def construct(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> Node:
+def construct(program: Program, group: Group, i: int, handles: Mapping[str, Any]) -> Node:
     """Constructs a node. It only stores and checks its arguments; `start` does the rest in the node's own process.
 
     Raises:
       ValueError: the node refuses a setting, or has none with that name; or its class is no whole node.
     """
     _require_whole(group)
-    arguments = node_arguments(program, group, i, served)
+    arguments = node_arguments(program, group, i, handles)
     accepted = parameters(group.node)
     unknown = [name for name in group.settings if name not in accepted]
     if unknown:

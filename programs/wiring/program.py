@@ -65,7 +65,7 @@ class Group:
     @property
     def is_called(self) -> bool:
         """Whether other nodes call those of the group; each then has an address."""
-        return self.node.serves > 0 or self.node.role == "monitor"
+        return self.node.end_order > 0 or self.node.role == "monitor"
 
     @property
     def names(self) -> tuple[str, ...]:

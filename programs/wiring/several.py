@@ -23,9 +23,9 @@ def number_of(program: Program, role: str) -> int:
     return max((group.number for group in program.all_groups if group.node.role == role), default=0)
 
 
-def dealt(served: Mapping[str, Sequence[Any]], i: int) -> dict[str, Any]:
+def dealt(handles: Mapping[str, Sequence[Any]], i: int) -> dict[str, Any]:
     """The handles, by role, that node i of a group calls: where several nodes serve, callers are dealt to them."""
-    return {role: handles[i % len(handles)] for role, handles in served.items()}
+    return {role: each[i % len(each)] for role, each in handles.items()}
 
 
 def first_group(group: Group, i: int, servers: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def report(name: str, serves: int = 0, counts=None, samples=None, **metrics) -> dict:
+def report(name: str, end_order: int = 0, counts=None, samples=None, **metrics) -> dict:
     return {
         "name": name,
         "process": "host/1",
@@ -12,11 +12,11 @@ def report(name: str, serves: int = 0, counts=None, samples=None, **metrics) -> 
         "number": 1,
         "acknowledged": 0,
         "started": True,
-        "keeps_nothing": False,
+        "saves": True,
         "stuck": "",
         "build": "",
         "warnings": [],
-        "serves": serves,
+        "end_order": end_order,
         "activity": "waiting for trajectories",
         "activity_s": 1.0,
         "saving": False,

@@ -16,8 +16,8 @@ class Board(Periodic):
     """Keeps what was put last."""
 
     role = "variables"
-    serves = 2
-    served = ("put",)
+    end_order = 2
+    methods = ("put",)
 
     def __init__(self, name, monitor):
         super().__init__(name, monitor, every_s=0.2)

@@ -49,7 +49,7 @@ class Monitor:
                 "rss_mb": 0,
                 "process": "host/1",
                 "started": activity not in ("starting", "restoring"),
-                "keeps_nothing": name.startswith("actor"),
+                "saves": not name.startswith("actor"),
                 "failure": (failures or {}).get(name, ""),
                 "hung": (hung or {}).get(name, ""),
                 "warnings": [],

@@ -65,14 +65,14 @@ def test_an_impossible_stop_rule_is_refused(field, value):
 
 
 def test_when_the_rule_is_reached_workers_end_before_services(monitor):
-    monitor.beat(report("replay", serves=2))
+    monitor.beat(report("replay", end_order=2))
     assert not monitor.beat(report("actor/0", counts={"env_steps": 100.0}))["ending"]
     monitor.round()
-    reply = monitor.beat(report("replay", serves=2))
+    reply = monitor.beat(report("replay", end_order=2))
     assert reply["stop"] == "" and reply["ending"]
     assert "env_steps reached 100" in monitor.beat(report("actor/0"))["stop"]
     monitor.report_end("actor/0", "")
-    assert "env_steps reached 100" in monitor.beat(report("replay", serves=2))["stop"]
+    assert "env_steps reached 100" in monitor.beat(report("replay", end_order=2))["stop"]
     assert not monitor.stopping
     monitor.report_end("replay", "")
     assert monitor.status()["failure"] == ""
@@ -83,18 +83,18 @@ def test_when_the_rule_is_reached_workers_end_before_services(monitor):
 def test_a_server_that_calls_another_ends_before_it(monitor):
     servers = {"variables": 2, "inference": 1}
     for name, serves in servers.items():
-        monitor.beat(report(name, serves=serves))
+        monitor.beat(report(name, end_order=serves))
     monitor.beat(report("actor/0", counts={"env_steps": 100.0}))
     monitor.round()
 
     def stops() -> list[bool]:
-        return [bool(monitor.beat(report(name, serves=serves))["stop"]) for name, serves in servers.items()]
+        return [bool(monitor.beat(report(name, end_order=serves))["stop"]) for name, serves in servers.items()]
 
     assert stops() == [False, False]
     monitor.report_end("actor/0", "")
     assert stops() == [False, True]
     monitor.report_end("inference", "")
-    assert bool(monitor.beat(report("variables", serves=2))["stop"])
+    assert bool(monitor.beat(report("variables", end_order=2))["stop"])
 
 
 def test_the_status_is_on_disk_too_which_counts_as_no_look_of_the_launcher(monitor, tmp_path):

@@ -55,11 +55,11 @@ def test_a_server_that_comes_back_may_leave_but_not_for_ever(tmp_path):
     monitor = impatient(tmp_path)
     monitor._start_s = 1e9
     monitor.expect(["replay", "learner"], [], ["replay"])
-    monitor.beat(report("replay", serves=3))
+    monitor.beat(report("replay", end_order=3))
     monitor.report_end("replay", "")
     monitor.round()
     assert monitor.status()["reason"] == "" and set(monitor.status()["away"]) == {"replay"}
-    monitor.beat({**report("replay", serves=3), "life": "second"})
+    monitor.beat({**report("replay", end_order=3), "life": "second"})
     assert not monitor.status()["away"]
     monitor.report_end("replay", "")
     monitor._start_s = 0.0
@@ -89,7 +89,7 @@ def test_the_end_of_a_node_that_does_not_come_back_is_the_programs(tmp_path, nam
 def test_a_server_that_ends_because_the_program_does_is_not_missed(tmp_path):
     monitor = impatient(tmp_path)
     monitor.expect([], [], ["replay"])
-    monitor.beat(report("replay", serves=3))
+    monitor.beat(report("replay", end_order=3))
     monitor.stop_program("enough")
     monitor.report_end("replay", "")
     monitor.round()
@@ -191,7 +191,7 @@ def test_the_end_waits_for_no_actor_that_is_away(tmp_path):
     monitor.expect(ACTORS, ACTORS)
     monitor.beat(report("actor/0", counts={"env_steps": 100.0}))
     monitor.round()  # It is silent from now on, and the other one has never come.
-    assert "env_steps reached 100" in monitor.beat(report("replay", serves=2))["stop"]
+    assert "env_steps reached 100" in monitor.beat(report("replay", end_order=2))["stop"]
     monitor.beat({**report("actor/0", counts={"env_steps": 100.0}), "number": 2})
     monitor.report_end("actor/0", "")
     monitor.report_end("replay", "")

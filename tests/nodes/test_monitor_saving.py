@@ -36,15 +36,15 @@ def test_time_in_which_a_node_saves_does_not_count_at_the_end(tmp_path, monkeypa
         for _ in range(seconds):
             clock[0] += 1.0
             number = int(clock[0])
-            monitor.beat({**report("replay", serves=2), "number": number, **told})
+            monitor.beat({**report("replay", end_order=2), "number": number, **told})
             monitor.beat({**report("learner"), "number": number})
             monitor.round()
 
     rounds(300, saving=True)
     assert monitor.status()["saving"] == ["replay"] and not monitor.stopping
-    assert monitor.beat(report("replay", serves=2))["stop"] == ""
+    assert monitor.beat(report("replay", end_order=2))["stop"] == ""
     rounds(9)
-    assert monitor.beat(report("replay", serves=2))["stop"] == "enough" and not monitor.stopping
+    assert monitor.beat(report("replay", end_order=2))["stop"] == "enough" and not monitor.stopping
     rounds(12)
     assert monitor.stopping
 

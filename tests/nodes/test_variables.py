@@ -199,7 +199,7 @@ def test_the_other_servers_hold_what_the_learner_puts_into_the_first():
         other.step()
         client = VariableClient(other, PARAMS)
         assert client.poll(0.0) and client.snapshot()[0] == version
-    assert first.serves > other.serves > Inference.serves  # In this order they end, each after those that call it.
+    assert first.end_order > other.end_order > Inference.end_order  # Each ends after those that call it.
 
 
 def test_a_server_that_fetches_keeps_what_it_has_while_the_first_is_away_or_empty_and_is_filled_when_it_comes_back():
@@ -257,7 +257,7 @@ def test_a_learner_and_actors_share_params_through_a_server():
     variables = VariableServer("variables")
     with tempfile.TemporaryDirectory(prefix="boonta-") as folder:
         address = f"unix:{folder}/variables"
-        with Server(address, {name: getattr(variables, name) for name in variables.served}):
+        with Server(address, {name: getattr(variables, name) for name in variables.methods}):
             Publisher(Client(address, 60.0), lambda: False).put(7, PARAMS)
             client = VariableClient(Client(address, 60.0), PARAMS)
             assert client.poll(0.0) and client.snapshot()[0] == 7

@@ -69,7 +69,7 @@ def to_launchpad(program: Program, key: str | None = None, only: str = "") -> La
       only: the name of the one node that is to run here; nodes that nobody calls are left out besides. Empty for all.
     """
     launchpad_program = lp.Program(program.name)
-    served: dict[str, list[Any]] = {}  # Handles by role.
+    handles: dict[str, list[Any]] = {}  # Handles by role.
     nodes: dict[str, Any] = {}
     replays: list[_ReplayNode] = []
     for group in program.all_groups:
@@ -79,12 +79,12 @@ def to_launchpad(program: Program, key: str | None = None, only: str = "") -> La
                 if only not in ("", name) and not (group.is_called or meeting(group)):
                     continue
                 tables = {"replay": _tables(program, group, i, replays)} if replays else {}
-                node = nodes[name] = _node(program, group, i, {**dealt(served, i), **tables}, key, nodes)
+                node = nodes[name] = _node(program, group, i, {**dealt(handles, i), **tables}, key, nodes)
                 launchpad_program.add_node(node)
         if role == "replay":
             replays = [nodes[name] for name in group.names]
         elif group.is_called:
-            served[role] = [nodes[name].create_handle() for name in group.names]
+            handles[role] = [nodes[name].create_handle() for name in group.names]
     return Launchable(launchpad_program, nodes)
 
 
@@ -96,10 +96,10 @@ def _tables(program: Program, group: Group, i: int, replays: Sequence[_ReplayNod
 
 
 def _node(
-    program: Program, group: Group, i: int, served: Mapping[str, Any], key: str | None, before: Mapping[str, Any]
+    program: Program, group: Group, i: int, handles: Mapping[str, Any], key: str | None, before: Mapping[str, Any]
 ) -> Any:
     """Launchpad's node for one of ours; Launchpad replaces the handles among the keywords by clients."""
-    arguments, limit_s = node_arguments(program, group, i, served), limit_of(program, group)
+    arguments, limit_s = node_arguments(program, group, i, handles), limit_of(program, group)
     if meeting(group):
         return _LearnerNode(group, i, limit_s, before.get(group.names[0]), arguments)
     if group.node.role == "replay":
@@ -177,10 +177,10 @@ def launch(
       The workers, in program order, a client of the monitor, and the addresses of the nodes that serve.
     """
     launchable = to_launchpad(program)
-    writers = {name for group in program.all_groups if not group.node.keeps_nothing for name in group.names}
+    saving = {name for group in program.all_groups if group.node.saves for name in group.names}
     for name, node in launchable.nodes.items():
         node.environment = environment.get(name, {})
-        if name in writers:
+        if name in saving:
             node.held = str(pathlib.Path(program.run.workdir, NODES).absolute())
         if isinstance(node, _ServiceNode):
             node.address.bind(worker.Fixed(f"{UNIX}{sockets / name.replace('/', '-')}"))

@@ -107,16 +107,16 @@ def _ignore_interrupts() -> None:
 
 def build(program: Program) -> list[Node]:
     """Constructs the program's nodes in this process; handles are the nodes themselves, or Reverb clients."""
-    served: dict[str, list[Any]] = {}
+    handles: dict[str, list[Any]] = {}
     nodes = []
     for group in program.all_groups:
         role = group.node.role
         address = f"localhost:{free_port()}" if role == "replay" else None
-        members = [construct(program, group, i, {**dealt(served, i), "address": address}) for i in range(group.number)]
+        members = [construct(program, group, i, {**dealt(handles, i), "address": address}) for i in range(group.number)]
         if address is not None:
-            served[role] = [connect(address, signature_of(program))]
+            handles[role] = [connect(address, signature_of(program))]
         elif group.is_called:
-            served[role] = members
+            handles[role] = members
         nodes += members
     return nodes
 

@@ -134,7 +134,7 @@ class Service:
 
     def run(self) -> None:
         """Serves the methods that the node's class lists, and no others, while it runs the node to its end."""
-        methods = {name: getattr(self.node, name) for name in self.node.served}
+        methods = {name: getattr(self.node, name) for name in self.node.methods}
         with Server(self._address.resolve(), methods, self._key):
             self.node.run()
 

@@ -61,5 +61,5 @@ def cut_short(late: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
     by_loss: dict[bool, list[str]] = {True: [], False: []}
     for name, node in late.items():
         if node["started"] and not node["gone"] and node["activity"] not in SPARED:
-            by_loss[not node["keeps_nothing"]].append(f"{name} ({node['activity']})")
+            by_loss[node["saves"]].append(f"{name} ({node['activity']})")
     return ", ".join(by_loss[True]), ", ".join(by_loss[False])

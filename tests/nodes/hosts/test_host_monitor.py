@@ -37,10 +37,10 @@ def beat(monitor: HostMonitor, **counts: float) -> dict:
     return monitor.beat(
         {
             **report,
-            "serves": False,
+            "end_order": 0,
             "acknowledged": 0,
             "started": True,
-            "keeps_nothing": False,
+            "saves": True,
             "stuck": "",
             "joined": False,
             "build": "",

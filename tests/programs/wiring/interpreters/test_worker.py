@@ -30,7 +30,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.mark.parametrize("kind", [Monitor, VariableServer, Inference])
 def test_what_a_class_lists_is_there(kind):
-    assert kind.served and all(callable(getattr(kind, name)) for name in kind.served)
+    assert kind.methods and all(callable(getattr(kind, name)) for name in kind.methods)
 
 
 def test_a_node_with_a_process_of_its_own_was_launched_when_that_began(tmp_path):

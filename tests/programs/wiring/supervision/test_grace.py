@@ -29,14 +29,14 @@ def test_a_pause_of_the_machine_does_not_count():
 
 
 def test_only_nodes_that_lose_something_are_cut_short():
-    def node(activity: str, keeps_nothing: bool = False, started: bool = True, gone: bool = False) -> dict:
-        return {"activity": activity, "keeps_nothing": keeps_nothing, "started": started, "gone": gone}
+    def node(activity: str, saves: bool = True, started: bool = True, gone: bool = False) -> dict:
+        return {"activity": activity, "saves": saves, "started": started, "gone": gone}
 
     late = {
         "learner": node("updating"),
         "replay": node("stopping the server"),
-        "inference": node("acting", keeps_nothing=True),
-        "evaluator": node("compiling", keeps_nothing=True),
+        "inference": node("acting", saves=False),
+        "evaluator": node("compiling", saves=False),
         "anakin": node("restoring", started=False),
         "other": node("closing", gone=True),
     }
