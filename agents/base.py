@@ -77,7 +77,7 @@ class Slots(NamedTuple):
       first: number of the first of them, from 0; the others follow. Those of actors that have joined a running program
         are numbered from `total`.
       total: how many all actors have that the program names; None if these are all.
-      alike: whether all explore as the first of the actors' does: those of a reanalyzer, which are none of the actors'.
+      alike: True if every slot explores like the actors' first one: for reanalyzers, whose slots are not actors' slots.
     """
 
     size: int

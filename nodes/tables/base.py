@@ -35,7 +35,7 @@ class Drawn(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Sequences drawn together from one table, on the host; steps may be on a device, but for their versions.
+    """Sequences drawn together from one table, on the host; steps, except their versions, may be on a device.
 
     Attributes:
       steps: `Steps`, leaves [T, S, ...], in the agent's own classes.
@@ -54,7 +54,7 @@ class Stream(Protocol):
     """One table's sequences, piece by piece."""
 
     def ask(self, sequences: int) -> None:
-        """Fetches ahead until so many sequences are here or on their way; those asked for before count."""
+        """Ensures that at least this many sequences are ready or being fetched, including earlier requests."""
         ...
 
     def take(self, most: int, timeout_s: float) -> Piece | None:

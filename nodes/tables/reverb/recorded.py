@@ -72,7 +72,7 @@ def recorded(checkpoint: pathlib.Path, table: Table, signature: Steps) -> Iterat
 
 
 def _draw(sampler: Sampler, table: Table) -> Sample:
-    """The next sequence; another client, which has drawn some, would have it waited for without end."""
+    """The next sequence. If another client has taken sequences, this would wait forever; hence the deadline."""
     late = threading.Event()
 
     def give_up() -> None:
