@@ -198,7 +198,7 @@ class Table:
     def definite_samples_per_insert(self) -> float:
         """`samples_per_insert`, or FREE_SAMPLES_PER_INSERT where that is free.
 
-        A fused program draws each sequence so often on average: its parts run in turn, so that none can wait for
+        A fused program draws each sequence this many times on average: its parts run in turn, so no part can wait for
         another, and nothing else sets its pace.
         """
         return FREE_SAMPLES_PER_INSERT if self.samples_per_insert is None else self.samples_per_insert

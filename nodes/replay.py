@@ -46,7 +46,7 @@ class Replay(Periodic):
       shards: how many there are.
 
     Raises:
-      ValueError: the tables can't be divided over so many.
+      ValueError: the tables can't be divided over `shards` servers.
     """
 
     role = "replay"

@@ -9,7 +9,7 @@ import jax
 from boonta.nodes.fused import stage
 from boonta.nodes.watch.means import EPISODE
 
-RETURNS = 100  # Episodes that a mean return is taken over, as soon as so many have ended.
+RETURNS = 100  # A mean return is taken over this many episodes, or over all while fewer have ended.
 
 
 class Recent:
