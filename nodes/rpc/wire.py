@@ -100,9 +100,9 @@ def listen(address: str) -> socket.socket:
 
 
 def room(files: int = 1) -> int:
-    """The number of connections for which this process has file descriptors, of so many each.
+    """The number of connections for which this process has file descriptors, if each needs `files` of them.
 
-    The process's limit of open files is raised as far as they need it and the system lets it.
+    The process's limit of open files is raised as far as necessary, if the system allows it.
     """
     wanted = CONNECTIONS * files + OWN_FILES
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

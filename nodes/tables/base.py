@@ -67,7 +67,7 @@ class Stream(Protocol):
         ...
 
     def ready(self, sequences: int) -> bool:
-        """Whether so many can be taken at once."""
+        """Whether this many can be taken at once."""
         ...
 
     def prioritise(self, keys: np.ndarray, errors: np.ndarray) -> None:

@@ -79,7 +79,7 @@ def require_slots(who: str, table: Table, slots: int) -> None:
 
 
 def fits(table: Table, slots: int) -> bool:
-    """Whether the sequences of so many slots make whole batches that are fresh."""
+    """Whether the sequences of `slots` slots make whole batches that are fresh."""
     if table.max_staleness is None:
         return True
     size = table.batch_size
@@ -87,5 +87,5 @@ def fits(table: Table, slots: int) -> bool:
 
 
 def usual_slots(table: Table, actors: int, most: int) -> int:
-    """Environments of each of so many actors: `most`, or where data must be fresh as many of these as fit."""
+    """Environments per actor, of `actors`: `most` or, where data must be fresh, the largest number below that fits."""
     return next((size for size in range(most, 0, -1) if fits(table, actors * size)), most)
