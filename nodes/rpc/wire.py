@@ -234,7 +234,7 @@ def receive(connection: socket.socket, end: float | None, rest_s: float | None =
     Args:
       connection: the connection, on which nothing may follow the message.
       end: the time until which it may take; None waits for ever.
-      rest_s: time for all but its first byte, in the place of `end`.
+      rest_s: time for the rest, once the first bytes have arrived; it then replaces `end`.
 
     Raises:
       Ended: the other side has closed the connection.
