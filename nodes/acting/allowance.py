@@ -1,4 +1,4 @@
-"""How many sequences actors may begin where data must be fresh, so that none is too old once it is learned from.
+"""How many sequences actors may begin where data must be fresh, so that each is fresh when it is learned from.
 
 With each version of the params, slots may begin as many sequences as an update takes, and no more than
 `Table.max_staleness` versions ahead. With 0, the presets' choice, an update takes exactly the sequences that its

@@ -19,7 +19,7 @@ WaitFor = Callable[..., Any]  # `nodes.base.Node.wait_for`
 
 
 class Drawn(NamedTuple):
-    """Where a batch's sequences came from: what the learner must know of them, and the update need not.
+    """The origin of a batch's sequences, which the learner must know; the update doesn't need it.
 
     Attributes:
       keys: uint64 [B], of the sequences in their tables; 0 from a queue, which hands each out once.

@@ -24,7 +24,7 @@ DRAW_DEADLINE_S = 60.0
 
 
 def newest_checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The newest sound snapshot of each replay server's part of the tables; none of those that have none.
+    """The newest sound snapshot of each replay server's part of the tables; servers without one are left out.
 
     Args:
       folder: the folder of the tables.
