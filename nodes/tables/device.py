@@ -76,7 +76,7 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
       num_envs: B, slots that write to it, each its own stream.
 
     Raises:
-      ValueError: flashbax has no such sampler, or the table is too small for so many slots.
+      ValueError: flashbax has no such sampler, or the table is too small for `num_envs` slots.
     """
     if table.sampler not in ("uniform", "proportional"):
         raise ValueError(

@@ -39,7 +39,7 @@ class HostStore:
         memory. A reanalyzer works on the host with what it reads.
 
     Raises:
-      ValueError: a table is a queue, or too small for so many slots; or no node fills it, or a kind of node has no
+      ValueError: a table is a queue, or too small for its writers' slots; or no node fills it, or a kind of node has no
         table to write to.
     """
 

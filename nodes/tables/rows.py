@@ -44,7 +44,7 @@ class Rows:
       changed: guards the rows and their tables, and tells of each sequence that comes in or is drawn.
 
     Raises:
-      ValueError: a table is a queue, or too small for so many slots.
+      ValueError: a table is a queue, or too small for the groups' slots.
     """
 
     def __init__(self, tables: Sequence[Table], groups: Groups, device: Any = None):
