@@ -77,7 +77,7 @@ class Slots(NamedTuple):
       first: number of the first of them, from 0; the others follow. Those of actors that have joined a running program
         are numbered from `total`.
       total: how many all actors have that the program names; None if these are all.
-      alike: whether all explore as the first of the actors' does: those of a reanalyzer, which are none of the actors'.
+      alike: True if every slot explores like the actors' first one: for reanalyzers, whose slots are not actors' slots.
     """
 
     size: int
@@ -203,7 +203,7 @@ class Table:
     def definite_samples_per_insert(self) -> float:
         """`samples_per_insert`, or FREE_SAMPLES_PER_INSERT where that is free.
 
-        A fused program draws each sequence so often on average: its parts run in turn, so that none can wait for
+        A fused program draws each sequence this many times on average: its parts run in turn, so no part can wait for
         another, and nothing else sets its pace.
         """
         return FREE_SAMPLES_PER_INSERT if self.samples_per_insert is None else self.samples_per_insert

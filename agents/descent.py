@@ -156,7 +156,7 @@ def is_due(updates: jax.Array, period: int) -> jax.Array:
 
 
 def _rarely(descent: Descent, period: int) -> Descent:
-    """A descent that leaves params and state as they are but once in `period` updates; a metric says when it rests."""
+    """A descent that changes params and state only once in `period` updates; a metric says when it rests."""
     if period == 1:
         return descent
 

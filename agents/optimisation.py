@@ -148,7 +148,7 @@ def make_update(
       With several steps, metrics are means over them.
 
     Raises:
-      ValueError: epochs or minibatches is below 1; or, at an update, the batch can't be split into so many minibatches,
+      ValueError: epochs or minibatches is below 1; or, at an update, the batch can't be split into that many parts,
         or a metric of the loss has the name of one that the update adds.
     """
     if epochs < 1 or minibatches < 1:

@@ -54,7 +54,7 @@ class Task:
       name: the node's name, unique in the program.
       ports: the ports it listens on; no two tasks have the same, so that they may share a host.
       role: the role of the node's class.
-      joined: whether the node is none of those that the program names, and joins them.
+      joined: whether the node joins those that the program names.
     """
 
     label: str
@@ -198,7 +198,7 @@ def run(
       reach_s: how long to wait for the servers that the node calls.
       route: this process's way to the tables, if it leads through a tunnel.
       starts_again: whether the platform starts each node again that ends.
-      when_over: what the monitor's process does once the program ends, whoever still saves; it may be called again.
+      when_over: called in the monitor's process once the program ends, even if nodes still save; maybe repeatedly.
 
     Returns:
       The exit code: 0 after the program's work, 1 after a failure, here or elsewhere, 143 if SIGTERM came first, to a

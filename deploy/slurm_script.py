@@ -10,7 +10,7 @@ from boonta.deploy import core
 from boonta.programs.wiring.joining import FILE
 
 WARN_S = 120  # Time before the limit at which the tasks are asked to save and end.
-SAVE_S = 100  # Of this, the time until the job goes back into the queue, whoever still saves.
+SAVE_S = 100  # Of this, the time until the job goes back into the queue, even if nodes still save.
 AGAIN_S = 10  # Time from the death of a node without which the program goes on until it starts again.
 
 # Once one task has ended, srun gives the others `core.END_S`. So that of a node without which the program goes on stays

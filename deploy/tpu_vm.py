@@ -141,10 +141,10 @@ def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, 
 
 
 def _learner_hosts(machines: Machines, number: int) -> list[str]:
-    """The hosts of so many learners.
+    """The hosts of `number` learners.
 
     Raises:
-      BadInput: there are fewer, or one is none of the machines.
+      BadInput: there are fewer or more, or one isn't among the machines.
     """
     given = machines.learner_host
     learns = [host.strip() for host in given.split(",")] if given else machines.names[:number]

@@ -98,7 +98,7 @@ class Route:
 def confined(task: Task) -> dict[str, str]:
     """Variables of the environment in which a replay server's process must start anew, or {} if it has them.
 
-    They keep whatever it listens on to the loopback device, but for the tunnel's exit, whose socket is made here.
+    They restrict its sockets to the loopback device, except the tunnel's exit, whose socket is made here.
 
     Raises:
       BadInput: this machine can't compile or load the library that does it.

@@ -113,7 +113,7 @@ class Actor(Node):
         return [group.step for group in self._groups]
 
     def step(self) -> None:
-        """Steps the group whose turn it is; or if it must wait for newer params, the next that needn't."""
+        """Steps the group whose turn it is or, if that must wait for newer params, the next one that is ready."""
         turns = [(self._turn + i) % len(self._groups) for i in range(len(self._groups))]
         turn = next((i for i in turns if self._groups[i].act.ready()), self._turn)
         self._groups[turn].step()

@@ -114,7 +114,7 @@ class Anakin(Node):
 
     def start(self) -> None:
         fused = self._fused
-        self.count(updates=0)  # So that a program whose learner made none is told from one without a learner.
+        self.count(updates=0)  # The counter tells an idle learner from a program without a learner.
         with self.stopwatch("initialising"):
             learner = jax.jit(fused.begin, out_shardings=fused.place_learner)()
         with self.stopwatch("restoring the checkpoint"):

@@ -133,7 +133,7 @@ class Node:
         self._reporter.measure(metrics)
 
     def warn(self, warning: str, of: str = "") -> None:
-        """Shows a warning to the user, unless it is empty or repeats one `of` the same kind but for its numbers."""
+        """Shows a warning to the user, unless it is empty, or one with the same `of` differs only in numbers."""
         self._reporter.warn(warning, of)
 
     @property

@@ -50,8 +50,8 @@ class Checkpointer:
     Of several hosts, which share the folder, the first one decides what is read and makes a checkpoint count.
 
     Args:
-      folder: the folder of the checkpoints; `resume` and `save` make it if it is missing. To restore one that needn't
-        be the newest, that checkpoint's own folder.
+      folder: the folder of the checkpoints; `resume` and `save` make it if it is missing. To restore one that may be
+        older than the newest, that checkpoint's own folder.
       retention: which checkpoints stay.
       start_from: another such folder, from which `resume` restores if the first one has no checkpoint.
       warn: called with what is wrong with a damaged checkpoint, if one is passed over.

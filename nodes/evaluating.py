@@ -27,7 +27,7 @@ LOOK_S = 0.2  # Time between two looks at the program's counters.
 
 
 class Evaluating(Periodic):
-    """A node whose rounds are evaluations: every so many seconds, or where a counter of the program passes a multiple.
+    """A node whose rounds are evaluations, at an interval of seconds or of one of the program's counters.
 
     A subclass says in `evaluate` what one evaluation is; compiling, waiting and reporting are the same for all.
 

@@ -117,7 +117,7 @@ class Learner(Node):
         self._profile = profile
 
     def start(self) -> None:
-        self.count(updates=0)  # So that a program whose learner made none is told from one without a learner.
+        self.count(updates=0)  # The counter tells an idle learner from a program without a learner.
         self.on_close(lambda: self._agreement.leave(self.failed))
         self._agreement.join(self, str(self._saving.folder))
         self._tracer = Tracer(self, self._profile, self.settle)
@@ -162,7 +162,7 @@ class Learner(Node):
         self._saver.begin()
 
     def stop(self) -> None:
-        """Ends it, once the learners end that it learns together with: they would wait for it in an update."""
+        """Stops this learner once all learners agree to stop; otherwise, the others would wait for it in an update."""
         if self._agreement.may_end():
             super().stop()
 

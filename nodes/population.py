@@ -21,7 +21,7 @@ from boonta.nodes.watch.reporter import MonitorHandle
 class Population(Anakin):
     """Anakin with a learner for every combination of seeds and hyper-parameters.
 
-    Members share nothing but the program; they are split over the devices, each whole on one. A member learns what
+    Members share only the program; they are split over the devices, each whole on one. A member learns what
     Anakin with its seed and hyper-parameters would, up to float error. Each evaluation adds a row per member to
     `members.jsonl` in the run's folder. The state of all members, hyper-parameters included, is kept in `members/`; a
     resumed run goes on with the hyper-parameters found there. At the end the best member's state goes to

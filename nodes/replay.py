@@ -46,7 +46,7 @@ class Replay(Periodic):
       shards: how many there are.
 
     Raises:
-      ValueError: the tables can't be divided over so many.
+      ValueError: the tables can't be divided over `shards` servers.
     """
 
     role = "replay"
@@ -219,14 +219,14 @@ class Replay(Periodic):
     def _take_checkpoint(self, number: int) -> None:
         """Has Reverb write a checkpoint, and takes it over as a snapshot.
 
-        Reverb names checkpoints by the local time, and keeps the one whose name is last. So that it never deletes one
-        that it has just written, none is left to it.
+        Reverb names checkpoints by the local time, and keeps the one whose name is last. Older ones are removed
+        first, so that it never deletes the one that it has just written.
         """
         self._clear_reverbs_own()
         try:
             with self._store.writing(number, replaces=True) as folder:
                 pathlib.Path(self._client.checkpoint()).rename(folder)
-        except BaseException:  # What there was room for would keep the learner from saving, too.
+        except BaseException:  # An incomplete one may fill the disk, and then the learner couldn't save.
             shutil.rmtree(self._reverbs_own, ignore_errors=True)
             raise
         self._number = number

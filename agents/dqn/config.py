@@ -16,7 +16,7 @@ from boonta.agents.groups import Optimiser, Replay, Torso
 class Config:
     """Hyper-parameters of DQN and of all that Rainbow adds to it. The defaults are for Atari.
 
-    They are DQN's, but for Rainbow's Adam and last epsilon, and Ape-X's time between copies to the target network.
+    They are DQN's, except Rainbow's Adam and last epsilon, and Ape-X's time between copies to the target network.
 
     Sources: [D] DQN (https://doi.org/10.1038/nature14236), [H] Rainbow (https://arxiv.org/abs/1710.02298), [X] Ape-X
     (https://arxiv.org/abs/1803.00933), [C] C51 (https://arxiv.org/abs/1707.06887), [Q] QR-DQN

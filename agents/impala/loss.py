@@ -34,7 +34,7 @@ def impala_loss(
       config: hyper-parameters.
 
     Returns:
-      The loss [], and an `Outcome` without priorities, whose metrics but "transitions" are means over transitions.
+      The loss [], and an `Outcome` without priorities, whose metrics except "transitions" are means over transitions.
     """
     del context
     outputs, steps = unroll_as_acted(params, batch.steps, network, config.frame_stack)  # [T+1, B]

@@ -97,7 +97,7 @@ def muzero_loss(
     targets = jax.tree.map(_fold, targets)  # [N, K+1, ...]
     # 3. The model follows the recorded actions.
     unroll = unroll_model(params, stack, targets.action, model, targets.policy.shape[-1] - 1)
-    # 4. Each state has its losses; the root has none of those that belong to steps.
+    # 4. Each state has its losses; those that belong to steps are 0 at the root.
     losses, costs = _losses(params, unroll, targets, stack, model, config)
     # 5. The root counts as much as the K states after it together; states beyond a truncation don't count.
     share = jnp.full(config.unroll_length + 1, 1 / config.unroll_length).at[0].set(1.0)
@@ -126,7 +126,7 @@ def muzero_loss(
 def _losses(
     params: Nest, unroll: Unroll, targets: Targets, stack: Nest, model: Model, config: Config
 ) -> tuple[dict[str, jax.Array], dict[str, float]]:
-    """The losses by name, float32 [N, K+1], and their weights; the root has none of those that belong to steps."""
+    """The losses by name, float32 [N, K+1], and their weights; those that belong to steps are 0 at the root."""
     support = make_support(config.support_limit, config.support_bins)
     losses = {
         "policy_loss": optax.softmax_cross_entropy(unroll.policy, targets.policy),

@@ -201,7 +201,7 @@ CATCH = replaced(
     },
 )
 GRID_WORLD = replaced(CATCH, {"unroll_length": 16, "entropy_cost": CARTPOLE.entropy_cost})
-# Those that PureJaxRL publishes for MinAtar, but for its learning rate, 5e-3, and its annealing, which depends on the
+# Those that PureJaxRL publishes for MinAtar, except its learning rate, 5e-3, and its annealing, which depends on the
 # length of a run; benchmarks/learning/ppo_minatar.yaml has both. Its loss also clips the value's step, by 0.2.
 MINATAR = replaced(
     CARTPOLE,
@@ -225,7 +225,7 @@ CONTINUOUS = replaced(
         "optimiser.learning_rate": 3e-4,
     },
 )
-# The paper's settings for Atari, but for what discrete actions and whole rewards need.
+# The paper's settings for Atari, except for what discrete actions and whole rewards need.
 PIXELS = replaced(
     Config(),
     {

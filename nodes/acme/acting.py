@@ -115,7 +115,7 @@ class PolicyActor(core.Actor):
 
 
 def row_of(timestep: dm_env.TimeStep) -> TimeStep:
-    """A time step as ours are, [1], but for its observation: dm_env's FIRST has no reward and no discount."""
+    """Our time step for dm_env's, [1] except the observation; dm_env's FIRST has no reward and no discount."""
     first = timestep.first()
     return TimeStep(
         np.array([FIRST if first else timestep.step_type], np.int32),

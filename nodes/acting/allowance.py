@@ -1,4 +1,4 @@
-"""How many sequences actors may begin where data must be fresh, so that none is too old once it is learned from.
+"""How many sequences actors may begin where data must be fresh, so that each is fresh when it is learned from.
 
 With each version of the params, slots may begin as many sequences as an update takes, and no more than
 `Table.max_staleness` versions ahead. With 0, the presets' choice, an update takes exactly the sequences that its
@@ -23,8 +23,8 @@ PATIENCE_S = 30.0  # Least wait for newer params after which sequences are begun
 class Patience:
     """How long a slot waits for newer params: `PATIENCE_S`, or twice what the quickest update took.
 
-    What is begun while an update is computed is left out, so that a slot must wait for slow updates. The quickest one
-    counts, since waits for what was lost are not in it.
+    Sequences begun beyond the allowance will be too old, so a slot must wait even for slow updates. The quickest update
+    counts, because it contains no wait for lost sequences.
 
     Args:
       clock: the time in seconds.
@@ -37,7 +37,11 @@ class Patience:
         self._waiting_since: float | None = None
 
     def see(self, updates: int) -> None:
-        """Hears of another version of the params, so many updates after the last one; not above 0 begins anew."""
+        """Records a new version of the params, `updates` after the previous one.
+
+        Args:
+          updates: 0 for the first version; below 0 if the learner restarted.
+        """
         now = self._clock()
         if updates > 0:
             self._quickest_s = min(self._quickest_s, (now - self._since) / updates)
@@ -88,8 +92,9 @@ class Allowance:
         self._patience = Patience(clock)
         self._told = left_out
         self._heard: float | None = None  # The last answer.
-        # Sequences of a slot: what versions allow, what was left out since the first answer, and how much of the latter
-        # has been begun again or needn't be. What an earlier life began will be left out, and needn't be.
+        # All counts are per slot: `_own`, allowed by versions; `_left_out`, left out by the learner since the first
+        # answer; `_settled`, those of them that are replaced already or need no replacement. Sequences of an earlier
+        # life will be left out, and need none.
         self._own = self._limit
         self._left_out = Fraction(0)
         self._settled = self._limit if again else Fraction(0)

@@ -53,7 +53,7 @@ class GroupAct(Protocol):
         ...
 
     def ready(self) -> bool:
-        """Whether the next call needn't wait for another node; only `--launch serial` asks."""
+        """Whether the next call can run without waiting for another node."""
         ...
 
 

@@ -98,7 +98,7 @@ _INDEX = pydantic.TypeAdapter(Index)
 def describe(env: Env) -> Environment:
     """Describes an environment by its name, its settings if it is a dataclass, and its spec.
 
-    Settings that change none of its steps, see `envs.base.SAME_STEPS`, are left out.
+    Settings that leave its steps unchanged, see `envs.base.SAME_STEPS`, are left out.
     """
     spec = env.spec
     made = _reduced(env)
@@ -201,7 +201,7 @@ def types(nest: Nest) -> dict[str, Leaf]:
 
 
 def _reduced(value: Any) -> Any:
-    """An environment, or any other value of a setting, with the defaults of all that changes none of its steps."""
+    """An environment or another setting's value, with defaults for settings that leave its steps unchanged."""
     value = getattr(value, "same_as", value)
     changed = {}
     for field in _fields(value):
@@ -218,7 +218,7 @@ def _fields(value: Any) -> tuple[dataclasses.Field, ...]:
 
 
 def keeps_steps(field: dataclasses.Field) -> bool:
-    """Whether a setting of an environment changes none of its steps."""
+    """Whether a setting of an environment leaves its steps unchanged."""
     return SAME_STEPS.items() <= field.metadata.items()
 
 

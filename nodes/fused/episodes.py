@@ -9,11 +9,11 @@ import jax
 from boonta.nodes.fused import stage
 from boonta.nodes.watch.means import EPISODE
 
-RETURNS = 100  # Episodes that a mean return is taken over, as soon as so many have ended.
+RETURNS = 100  # A mean return is taken over at least this many episodes, or over all while fewer have ended.
 
 
 class Recent:
-    """Sums over the episodes of the last dispatches: of as few as have `RETURNS`, or of all while there are fewer.
+    """Sums over the episodes of the last dispatches: of the fewest that have `RETURNS` episodes, or else of all.
 
     Args:
       fresh: whether the program began with fresh params; only then the first episodes count for `start`.

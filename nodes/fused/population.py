@@ -149,7 +149,7 @@ def _summarise(metrics: Metrics, seeds: Sequence[float], updates: int) -> dict[s
 
 
 def _mean(name: str, values: np.ndarray) -> float:
-    """A metric's mean over members; one all of whose episodes were cut has none of the numbers of episodes."""
+    """A metric's mean over members, except those that lack it because all of their episodes were cut."""
     if name.startswith(EVAL_EPISODE) and not np.isnan(values).all():
         values = values[~np.isnan(values)]
     return float(np.mean(values, dtype=np.float64))

@@ -47,7 +47,7 @@ def make_schedule(tables: Sequence[Table], num_envs: int, num_replayed: int, dev
     Args:
       tables: the agent's.
       num_envs: B, the number of slots.
-      num_replayed: most sequences that are replayed at once, if the ratios can be kept with so few; else the fewest.
+      num_replayed: most sequences that are replayed at once, unless the ratios need more; then the fewest.
       devices: devices over which they must divide.
 
     Raises:

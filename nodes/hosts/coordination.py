@@ -240,7 +240,7 @@ def _initialize(hosts: Hosts) -> None:
 def _keep_to_loopback() -> None:
     """Lets CPUs meet on the loopback device.
 
-    By default they listen at the address of the host's own name, which a program's private network needn't have.
+    By default they listen at the address of the host's own name, which a program's private network may lack.
     """
     gloo = _jax.make_gloo_tcp_collectives(distributed.global_state.client, hostname="127.0.0.1")
     make = functools.partial(xla_bridge.make_cpu_client, collectives=gloo)

@@ -176,7 +176,7 @@ class SeveralLearners(SeveralHosts):
 
 
 class Uncounted:
-    """The monitor as all learners but the first reach it: it sees that they live, and counts what they do once.
+    """The monitor for all learners except the first: it sees that they live, and counts their common work once.
 
     Args:
       monitor: handle of the monitor.

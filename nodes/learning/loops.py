@@ -47,7 +47,7 @@ def require_few(updates: int, settings: str) -> None:
 
     Args:
       updates: updates in one program, and renewals, each of which is compiled as well.
-      settings: the settings that make so many, for the message.
+      settings: the settings that determine `updates`, for the message.
 
     Raises:
       ValueError: there are too many.

@@ -59,7 +59,7 @@ class Publisher:
         """Runs beside the learner's steps, until it is to stop: renews the params where that is needed.
 
         Args:
-          sleep: waits for so many seconds, or until the learner is to stop.
+          sleep: waits for the seconds that it is given, or until the learner is asked to stop.
         """
         while not self._stopping():
             sleep(RENEW_S)

@@ -65,7 +65,7 @@ class Saver:
         self._saved_at = time.monotonic()
 
     def take_due(self) -> bool:
-        """Whether a save is due. Then none is until it is made: hosts that agree on it make it two updates later."""
+        """Whether a save is due. True restarts the interval, since hosts make an agreed save two updates later."""
         now = time.monotonic()
         due = now - self._saved_at > self._saving.every_s
         if due:
@@ -79,7 +79,7 @@ class Saver:
             self._best.follow(self._node.evaluation, updates, take)
 
     def write_best(self, sound: int) -> None:
-        """Writes the best checkpoint, if it has at most so many updates."""
+        """Writes the best checkpoint, if it has at most `sound` updates."""
         if self._best is not None:
             with self._node.stopwatch("saving the best checkpoint"):
                 self._best.write(sound)

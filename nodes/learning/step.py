@@ -47,8 +47,8 @@ def batch_shapes(agent: Agent, spec: EnvSpec) -> Batch:
 def compile_step(name: str, agent: Agent, spec: EnvSpec, shardings: Any, state: Nest, report: Any) -> Any:
     """The compiled function `(state, batches, updates before, report) -> (state, StepResult)`.
 
-    The state is donated, but on CPU: there jax 0.6.2 returns from a call with a donated argument only once all is
-    computed, so that nothing would go on beside an update.
+    The state is donated, except on CPU. There, jax 0.6.2 blocks in a call with donated arguments until everything is
+    computed, so nothing could run beside an update.
 
     Args:
       name: the learner's name, for messages.

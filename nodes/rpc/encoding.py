@@ -18,7 +18,7 @@ Part = bytes | memoryview
 
 ARRAY, BYTES = 1, 2  # Codes, in msgpack, of the types whose contents follow the head.
 LARGE = 1 << 14  # A `bytes` object of this length or more follows the head.
-ALIGNED = 16  # Contents begin at multiples of so many bytes.
+ALIGNED = 16  # The alignment of contents, in bytes.
 SIZE = struct.Struct("<Q")
 NAMES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),

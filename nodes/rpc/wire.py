@@ -100,9 +100,9 @@ def listen(address: str) -> socket.socket:
 
 
 def room(files: int = 1) -> int:
-    """The number of connections for which this process has file descriptors, of so many each.
+    """The number of connections for which this process has file descriptors, if each needs `files` of them.
 
-    The process's limit of open files is raised as far as they need it and the system lets it.
+    The process's limit of open files is raised as far as necessary, if the system allows it.
     """
     wanted = CONNECTIONS * files + OWN_FILES
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -234,7 +234,7 @@ def receive(connection: socket.socket, end: float | None, rest_s: float | None =
     Args:
       connection: the connection, on which nothing may follow the message.
       end: the time until which it may take; None waits for ever.
-      rest_s: time for all but its first byte, in the place of `end`.
+      rest_s: time for the rest, once the first bytes have arrived; it then replaces `end`.
 
     Raises:
       Ended: the other side has closed the connection.

@@ -38,7 +38,7 @@ LAUNCHED = "--launched"  # The flag of a launcher, which reads messages from sta
 END_S = 10.0  # Time after the run's end to send the rest.
 POLL_S = 0.5
 RETRY_S, LONGEST_RETRY_S = 1.0, 60.0  # The first wait after a failure, and the longest.
-TRIES = 3  # A row or video that a tracker refuses so often is left out.
+TRIES = 3  # A row or video is left out after a tracker has refused it this many times.
 
 
 @dataclasses.dataclass

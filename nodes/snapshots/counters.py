@@ -14,9 +14,9 @@ import pydantic
 from boonta.nodes.snapshots import files, schema
 
 FILE = "counters.json"
-# Lives of a node that are remembered once they are over, since late reports of theirs count nothing. A report is late
+# Number of a node's past lives that are remembered, since late reports of a past life must not count. A report is late
 # if it was under way when its life was killed, within the 30 s of a call, or if its host was cut off and replaced. A
-# node doesn't begin so many lives meanwhile: each imports its libraries first.
+# node begins fewer lives than this meanwhile, as each imports its libraries first.
 REMEMBERED = 32
 Counts = dict[str, float]
 _FiniteCounts = dict[str, schema.Number]

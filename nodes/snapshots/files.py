@@ -37,7 +37,7 @@ def write_whole(path: pathlib.Path, content: bytes, synced: bool = True) -> None
     except OSError as error:
         if not is_full(error):
             raise
-        fresh.unlink(missing_ok=True)  # What there was room for is of no use.
+        fresh.unlink(missing_ok=True)  # An incomplete file is useless.
         raise OSError(f"{path} can't be written: {fullness(path, error)}; make room there") from error
 
 

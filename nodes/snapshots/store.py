@@ -263,7 +263,7 @@ class SnapshotFolder:
         self._useless.clear()
 
     def _for_good(self, sound: list[int]) -> set[int]:
-        """The snapshots that stay for good: each was finished at least so many hours after the one before it."""
+        """The snapshots that stay for good: each was finished at least `every_h` hours after the one before it."""
         kept: set[int] = set()
         last = float("-inf")
         if self._retention.every_h is None:

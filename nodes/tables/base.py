@@ -19,7 +19,7 @@ WaitFor = Callable[..., Any]  # `nodes.base.Node.wait_for`
 
 
 class Drawn(NamedTuple):
-    """Where a batch's sequences came from: what the learner must know of them, and the update need not.
+    """The origin of a batch's sequences, which the learner must know; the update doesn't need it.
 
     Attributes:
       keys: uint64 [B], of the sequences in their tables; 0 from a queue, which hands each out once.
@@ -35,7 +35,7 @@ class Drawn(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Sequences drawn together from one table, on the host; steps may be on a device, but for their versions.
+    """Sequences drawn together from one table, on the host; steps, except their versions, may be on a device.
 
     Attributes:
       steps: `Steps`, leaves [T, S, ...], in the agent's own classes.
@@ -54,7 +54,7 @@ class Stream(Protocol):
     """One table's sequences, piece by piece."""
 
     def ask(self, sequences: int) -> None:
-        """Fetches ahead until so many sequences are here or on their way; those asked for before count."""
+        """Ensures that at least this many sequences are ready or being fetched, including earlier requests."""
         ...
 
     def take(self, most: int, timeout_s: float) -> Piece | None:
@@ -67,7 +67,7 @@ class Stream(Protocol):
         ...
 
     def ready(self, sequences: int) -> bool:
-        """Whether so many can be taken at once."""
+        """Whether this many can be taken at once."""
         ...
 
     def prioritise(self, keys: np.ndarray, errors: np.ndarray) -> None:

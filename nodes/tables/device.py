@@ -16,7 +16,7 @@ from boonta.agents.base import Nest, Steps, Table
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.priorities import fresh_errors, knows_errors, light
 
-MOST_ROWS = 1 << 30  # Beyond so many rows of a slot, their number goes back: int32 would overflow within days.
+MOST_ROWS = 1 << 30  # Row counts above this are reduced, as int32 would overflow within days.
 
 
 class Sample(NamedTuple):
@@ -39,7 +39,7 @@ class State(NamedTuple):
     Attributes:
       buffer: flashbax's state, leaves [B, time, ...] and its own counts. In its rows `core` is a place: (slot, row).
       cores: nest [B, sequences, ...], one for each of a slot's newest sequences; () where steps have none.
-      rows: int32 [], the number of rows of each slot so far; once it is large, some turns of the table less.
+      rows: int32 [], number of rows that each slot has written; large numbers are reduced by a multiple of `_turn`.
     """
 
     buffer: Any
@@ -76,7 +76,7 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
       num_envs: B, slots that write to it, each its own stream.
 
     Raises:
-      ValueError: flashbax has no such sampler, or the table is too small for so many slots.
+      ValueError: flashbax has no such sampler, or the table is too small for `num_envs` slots.
     """
     if table.sampler not in ("uniform", "proportional"):
         raise ValueError(
@@ -102,7 +102,7 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
     def add(state: State, steps: Steps) -> State:
         kept = state.buffer
         if prioritised:
-            # Flashbax's own count of rows would overflow; what it is for depends on the place in a turn alone.
+            # Flashbax's row counter would overflow. Only its place within a turn matters, so ours replaces it.
             kept = kept.replace(running_index=state.rows)
             fresh = kept.sum_tree_state.replace(max_recorded_priority=jnp.float32(contract.NEW_PRIORITY))
             kept = kept.replace(sum_tree_state=fresh)
@@ -236,7 +236,10 @@ def _length(table: Table, per_slot: int) -> int:
 
 
 def _cores_kept(table: Table, length: int) -> int:
-    """Cores kept of each slot: of all sequences that begin in its rows, and of two more, or more for a short turn."""
+    """Cores kept of each slot: one for each sequence that begins in its rows, plus at least two.
+
+    More are kept where the turn would otherwise exceed half of `MOST_ROWS`.
+    """
     least = length // table.period + 2
     return next(size for size in itertools.count(least) if _turn(table, length, size) <= MOST_ROWS // 2)
 

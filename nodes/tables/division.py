@@ -34,7 +34,7 @@ def divided(table: Table, number: int, over: str) -> Table:
 
 
 def require_divisible(table: Table, servers: int) -> None:
-    """Refuses a table that can't be divided over so many replay servers.
+    """Refuses a table that can't be divided over `servers` replay servers.
 
     Raises:
       ValueError: names the table and its setting.

@@ -22,7 +22,7 @@ POLL_S = 0.005  # Time between two looks for newer params.
 def fresh(table: Table, version: np.ndarray, updates: int) -> Any:
     """Which sequences an update may learn from, bool [B].
 
-    Params that are newer than those of the update are of a learner that died, and are lost with what it had learned.
+    A version above `updates` comes from a learner that died; what it had learned is lost, so this data is left out.
 
     Args:
       table: the table.
@@ -43,7 +43,8 @@ def bounded(tables: Sequence[Table]) -> Table | None:
 def in_turns(tables: Sequence[Table], shared: bool) -> bool:
     """Whether an update must be computed before the next batch is drawn.
 
-    With a bound of 0 nothing comes sooner. Of `shared` tables a learner would draw what another needs for this one.
+    With a bound of 0, new data exists only after the update. From `shared` tables, a learner that draws early takes
+    sequences that another needs now.
     """
     table = bounded(tables)
     return table is not None and (shared or table.max_staleness == 0)
@@ -78,7 +79,7 @@ def require_slots(who: str, table: Table, slots: int) -> None:
 
 
 def fits(table: Table, slots: int) -> bool:
-    """Whether the sequences of so many slots make whole batches that are fresh."""
+    """Whether the sequences of `slots` slots make whole batches that are fresh."""
     if table.max_staleness is None:
         return True
     size = table.batch_size
@@ -86,5 +87,5 @@ def fits(table: Table, slots: int) -> bool:
 
 
 def usual_slots(table: Table, actors: int, most: int) -> int:
-    """Environments of each of so many actors: `most`, or where data must be fresh as many of these as fit."""
+    """Environments per actor, of `actors`: `most` or, where data must be fresh, the largest number below that fits."""
     return next((size for size in range(most, 0, -1) if fits(table, actors * size)), most)

@@ -39,8 +39,8 @@ class HostStore:
         memory. A reanalyzer works on the host with what it reads.
 
     Raises:
-      ValueError: a table is a queue, or too small for so many slots; or nobody fills it, or a kind of node has none to
-        write to.
+      ValueError: a table is a queue, or too small for its writers' slots; or no node fills it, or a kind of node has no
+        table to write to.
     """
 
     def __init__(self, tables: Sequence[Table], writers: Mapping[Author, Groups], seed: int = 0, device: Any = None):

@@ -32,7 +32,7 @@ def make_priorities(table: Table) -> Priorities | None:
 
 
 def knows_errors(table: Table) -> bool:
-    """Whether fresh sequences come with errors of their own. Nobody but the learner knows their ranks."""
+    """Whether fresh sequences come with errors of their own. With "rank" they don't: only the learner knows ranks."""
     return table.errors is not None and table.sampler == "proportional"
 
 

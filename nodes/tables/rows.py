@@ -44,7 +44,7 @@ class Rows:
       changed: guards the rows and their tables, and tells of each sequence that comes in or is drawn.
 
     Raises:
-      ValueError: a table is a queue, or too small for so many slots.
+      ValueError: a table is a queue, or too small for the groups' slots.
     """
 
     def __init__(self, tables: Sequence[Table], groups: Groups, device: Any = None):
@@ -78,7 +78,7 @@ class Rows:
         core, steps = steps.core, tree.map_structure(lambda leaf: leaf[-self._ring :], steps._replace(core=()))
         version, steps = steps.version, steps._replace(version=())
         end = contract.rows_of(self._table, block + 1)
-        rows = np.arange(end - len(steps.reward), end) % self._ring  # No two are alike, of which one would be lost.
+        rows = np.arange(end - len(steps.reward), end) % self._ring  # Unique: a duplicate would lose one row.
         if self._rows is None:
             kept = (self.groups.number, self._ring)
             self._versions = _Host().make(kept, version[0])

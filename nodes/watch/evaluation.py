@@ -90,7 +90,7 @@ class Evaluation:
         return by, self._every[by]
 
     def in_updates(self, env_steps: float) -> int:
-        """The interval of a fused program in updates, each of so many env steps; 0 makes no evaluations."""
+        """The interval of a fused program in updates, each of `env_steps`; 0 makes no evaluations."""
         by, every = self.interval(fused=True)
         return max(1, round(every / env_steps if by == "env_steps" else every)) if every else 0
 

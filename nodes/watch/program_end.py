@@ -8,7 +8,7 @@ import time
 from boonta.nodes.watch.roster import Roster
 
 DRAIN_S = 8.0  # Time from the stop request until services end even if others have not.
-END_S = 20.0  # The same for the monitor. A launcher has killed by then who is late, and seen what became of the rest.
+END_S = 20.0  # The same for the monitor. By then, a launcher has killed late nodes, and seen how the others ended.
 SAVING_S = 600.0  # Most time for saves after the stop request; none of it counts in the two above.
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 
-SAVED = "/jax/compilation_cache/compile_time_saved_sec"  # JAX's event of a program that it needn't compile.
+SAVED = "/jax/compilation_cache/compile_time_saved_sec"  # JAX's event for a program found in the cache.
 _saved_s: list[float] = []
 
 

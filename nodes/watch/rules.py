@@ -68,7 +68,7 @@ def _returns(row: Numbers, seen: Seen) -> str:
 
 def _vanished(metric: str) -> Callable[[Numbers, Seen], str | None]:
     def find(row: Numbers, seen: Seen) -> str | None:
-        rests = False  # Whether this update is none of some optimiser's, and so can't tell.
+        rests = False  # Whether some optimiser rests in this update, which then can't tell.
         for name in norms(row, metric):
             of = name.removeprefix(metric)  # An optimiser of several, as in "/policy".
             if row.get(f"learning_rate{of}", row.get("learning_rate", 1.0)) <= 0:  # It was annealed to 0.

@@ -25,7 +25,7 @@ def environment_of(config: Config) -> str:
 
 
 def settings_of(config: Config, environment: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything that was chosen for a learner but its seed, by dotted name.
+    """Everything that was chosen for a learner, except its seed, by dotted name.
 
     The name of the game is that of the environment, and left out, so that the groups of a suite don't differ in it; and
     so is what changes no step of an environment.

@@ -44,7 +44,7 @@ def _started(config: Config) -> str:
 
 
 def _changes(before: Config, after: Config) -> list[str]:
-    """What differs of `AGENTS`, `EVALUATIONS` and the seed between two starts; what one of them lacks doesn't."""
+    """Differences of two starts in `AGENTS`, `EVALUATIONS` and the seed; a setting that one lacks isn't compared."""
     was, now = ({"seed": each.seed} | schema.flattened(each.settings) for each in (before, after))
     common = [name for name in now if name in was and (name in ("seed", *EVALUATIONS) or name.startswith(AGENTS))]
     return [f"{name} was {was[name]}, is {now[name]}" for name in common if was[name] != now[name]]

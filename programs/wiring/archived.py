@@ -18,7 +18,7 @@ from boonta.programs.wiring.run import BadInput
 
 GIVEN = "Name it in the program's `env =` line"  # So a user gives an environment that can't be made from an archive.
 KNOWN = {f"{IN_JAX if family.jax else ''}{family.name}": family for family in FAMILIES.values()}
-# A Gymnasium id whose environment needn't be registered yet. The name of a class or a function has none of "-/:".
+# A Gymnasium id; its environment may be registered later. Names of classes and functions don't contain "-/:".
 ID = re.compile(r"[\w.]*[-/:][-\w./:]*")
 
 

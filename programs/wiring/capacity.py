@@ -104,7 +104,7 @@ def _size(tables: Sequence[Table], step: Steps) -> int:
 
 
 def _generous(program: Program) -> Steps:
-    """One raw step with more than policies store beside its observation; to know what they do takes seconds."""
+    """One raw step with more extras than policies store; determining their exact size would take seconds."""
     spec = program.env.spec
     actions = getattr(spec.actions, "num_values", math.prod(spec.actions.shape))
     rest = jax.ShapeDtypeStruct((REST + REST_PER_ACTION * actions,), np.uint8)

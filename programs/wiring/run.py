@@ -41,7 +41,7 @@ class Run:
         debuggers; "sebulba": threads of one process, its devices split; "anakin": one compiled program, for
         environments in JAX.
       workdir: the run's folder; a run in it is resumed. By default it is in runs/, named by changed flags.
-      seed: seed of params, environments and exploration; a resumed run draws the latter two anew, but for "anakin".
+      seed: seed of params, environments and exploration; a resumed run draws the latter two anew, except "anakin".
       stop: limits at which the program ends; without any, Ctrl-C ends it.
       save_every_s: seconds between snapshots of learner and replay tables; one is always made at the end.
       keep_newest: how many of the newest snapshots stay, tables included; a run goes on whole from each. With large

@@ -52,7 +52,7 @@ class ReverbDataset:
     ):
         self._clients = clients
         self._tables, self._counts = tables, sequence_counts(tables)
-        self._taken = [0 for _ in tables]  # Sequences taken from each table so far, by whoever.
+        self._taken = [0 for _ in tables]  # Sequences taken from each table so far, also before this dataset opened.
         if len(clients) == 1:  # A table restored from a checkpoint has been drawn from before.
             infos = wait_for("the replay server", clients[0].poll_info)
             self._taken = [infos[table.name].rate_limiter_info.sample_stats.completed for table in tables]

@@ -24,7 +24,7 @@ DRAW_DEADLINE_S = 60.0
 
 
 def newest_checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The newest sound snapshot of each replay server's part of the tables; none of those that have none.
+    """The newest sound snapshot of each replay server's part of the tables; servers without one are left out.
 
     Args:
       folder: the folder of the tables.
@@ -72,7 +72,7 @@ def recorded(checkpoint: pathlib.Path, table: Table, signature: Steps) -> Iterat
 
 
 def _draw(sampler: Sampler, table: Table) -> Sample:
-    """The next sequence; another client, which has drawn some, would have it waited for without end."""
+    """The next sequence. If another client has taken sequences, this would wait forever; hence the deadline."""
     late = threading.Event()
 
     def give_up() -> None:

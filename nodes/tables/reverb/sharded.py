@@ -45,7 +45,8 @@ class _ShardSource:
 
     Attributes:
       opened_at: when its stream was opened.
-      given: sequences that it has given, or as many as the others where it was too slow to give its share.
+      given: number of sequences received from it. If it was too slow, the largest of all shards' numbers replaces this,
+        so that it need not catch up.
       pending: sequences that it was asked for and hasn't given.
       prompt: it is asked for its share; else the others are asked in its place, until it gives something.
       met: it has given anything.
@@ -167,7 +168,7 @@ class ShardedStream:
         return None
 
     def _receive(self, source: _ShardSource, number: int) -> None:
-        """Counts a piece. A shard that was slow has its share again, and needn't make up for what it didn't give."""
+        """Counts a piece. A shard that was slow gets its share again, and doesn't catch up."""
         if not source.prompt:
             source.prompt = True
             source.given = max(other.given for other in self._sources)

@@ -68,7 +68,7 @@ class ReverbStore:
         from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
         own = [drawn_by_one(table, self._learners) for table in tables]
-        # What one of several learners drew too early for its next update, another would lack for this one.
+        # With several learners and fresh data, none may draw ahead: another may need these sequences for this update.
         ahead = self._learners == 1 or bounded(own) is None
         return ReverbDataset(self.clients, own, sharding, self._require_signature(), wait_for, updates, ahead=ahead)
 

@@ -40,7 +40,7 @@ def open_stream(
     """
     if len(clients) == 1:
         return Stream(clients[0], table, signature, size, in_flight, updates)
-    assert in_flight is not None  # Of several servers none has a table whose sequences others must not draw.
+    assert in_flight is not None  # None is for tables that bound the age of data, which only one server can keep.
     in_flight = max(1, in_flight // len(clients))
 
     def shard(client: Client) -> Shard:

@@ -90,7 +90,7 @@ class ReverbWriter:
                 self._writer.configure((slot, column), num_keep_alive_refs=length, max_chunk_length=chunks[column])
 
     def _flushed(self, number: int, timeout_s: float) -> bool | None:
-        """Whether the server has taken all sequences but these last; None if it has not within `timeout_s`."""
+        """Whether the server has taken all sequences except the last `number`; None if it hasn't within `timeout_s`."""
         try:
             self._writer.flush(number, timeout_ms=math.ceil(1000 * timeout_s))
         except load().DeadlineExceeded:

@@ -58,7 +58,7 @@ def population(
 
 
 def may_join(program: Program, settings: Mapping[str, Any]) -> bool:
-    """Whether a program could be a member of a population, by all but its seed and hyper-parameters.
+    """Whether a program could be a member of a population, judged without its seed and hyper-parameters.
 
     Limits of seconds, returns, patience or collapse are each run's own, and members end together. Without evaluations
     there would be no curve for each member.

@@ -13,7 +13,7 @@ FIELDS = {"lr": "learning_rate", "gamma": "discount"}  # Fields of configs, by w
 
 
 def refuse_usual(words: Sequence[str], parameters: Sequence[inspect.Parameter], file: str) -> None:
-    """Refuses flags that a program hasn't, but a newcomer expects.
+    """Refuses flags that a newcomer expects and the program doesn't have.
 
     Args:
       words: the command line.

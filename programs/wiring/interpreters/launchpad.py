@@ -66,7 +66,8 @@ def to_launchpad(program: Program, key: str | None = None, only: str = "") -> La
     Args:
       program: the program.
       key: the file of the run's key, for several hosts; None for this machine.
-      only: the name of the one node that is to run here; nodes that nobody calls are left out besides. Empty for all.
+      only: name of the one node that will run here. Other nodes are included only if nodes call them, or if they are
+        among several learners. Empty includes all.
     """
     launchpad_program = lp.Program(program.name)
     handles: dict[str, list[Any]] = {}  # Handles by role.

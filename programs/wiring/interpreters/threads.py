@@ -67,7 +67,7 @@ def require_roles(
 
 
 def run(monitor: Monitor, nodes: Sequence[Node]) -> int:
-    """Runs the nodes of a program in one process, each in a thread; returns when they have ended, but for who hangs.
+    """Runs the nodes of a program, each in a thread; returns when all have ended, except those that hang.
 
     Returns:
       The exit code: 0 if a stop rule was reached, 1 if a node failed, 130 after Ctrl-C, 143 after SIGTERM.
@@ -88,7 +88,7 @@ def hang() -> bool:
 
 
 def _run_node(node: Node) -> None:
-    """Runs a node; of a failure, the run's message has the cause, and this the lines of code that led to it."""
+    """Runs a node. If it fails, this prints the traceback; the run's own message only names the cause."""
     try:
         node.run()
     except BaseException as error:

@@ -67,7 +67,7 @@ class Inner:
 
     Attributes:
       file: the program's file, see `from_root`.
-      settings: its function's arguments but the run, which all members share, in JSON's types.
+      settings: its function's arguments except the run, which all members share, in JSON's types.
       members: for each member its seed, and its values of the config's fields that differ.
       source: the source of the program's repository; its digest is of the program's file alone.
     """

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from boonta.nodes.snapshots.files import FULL
 
-SAME_EXCEPTION = 3  # Restarts don't help if a node raises the same exception so many times in a row.
+SAME_EXCEPTION = 3  # Restarts don't help if a node raises the same exception this many times in a row.
 
 
 @dataclasses.dataclass(frozen=True)
