@@ -92,7 +92,7 @@ def _require_room_for_batches(program: Program) -> None:
     group = program.of_role("learner")
     if program.run.launch == "anakin" or group is None or "updates_per_step" not in parameters(group.node):
         return
-    given = group.settings.get("updates_per_step")
+    given = group.setting("updates_per_step", None)
     updates = program.agent.update.at_once if given is None else given
     if updates < 2:  # One batch is less than its table, for which there must be room, too.
         return
@@ -108,7 +108,7 @@ def _require_room_for_batches(program: Program) -> None:
     if updates * batch > place.most:
         name = "the agent's update.at_once" if given is None else "updates_per_step"
         raise ValueError(
-            f"{group.label}: {name} is {updates}; so many batches take {updates * batch / 1e9:,.1f} GB, and "
+            f"{group.label}: {name} is {updates}; this many batches take {updates * batch / 1e9:,.1f} GB, and "
             f"{place.name} has {place.most / 1e9:,.1f} GB of memory, so that it must be at most "
             f"{math.floor(place.most / batch)} (--updates-per-step)"
         )

@@ -143,7 +143,7 @@ def test_more_batches_at_once_than_memory_holds_are_refused(monkeypatch, way, na
 
     has(monkeypatch, total=4)  # A batch is a tenth of a full table: 8 sequences of 5 rows, of 100 that share all but 4.
     assert capacity.check(with_updates(40)) == ""
-    with pytest.raises(ValueError, match=f"learner: {name} is 41; so many batches take .* GB, and this machine has .*"):
+    with pytest.raises(ValueError, match=f"learner: {name} is 41; this many batches take .* GB, and this machine has "):
         capacity.check(with_updates(41))
     with pytest.raises(ValueError, match="it must be at most 40 \\(--updates-per-step\\)"):
         capacity.check(with_updates(1_000_000_000))
