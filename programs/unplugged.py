@@ -15,7 +15,6 @@ from boonta.nodes.archive.files import open_archive
 from boonta.nodes.archive.reanalyzer import ArchiveReanalyzer, replayed_shapes
 from boonta.nodes.learner import Learner
 from boonta.programs.wiring.archived import env_of_archive
-from boonta.programs.wiring.environments import kind_of
 from boonta.programs.wiring.evaluation import Evaluation, evaluator
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
 
@@ -33,7 +32,12 @@ else:  # This is config:board, with its flags after that.
 
 
 def unplugged(
-    run: RunFlags, data: pathlib.Path, reanalyzers: int = 1, skip_broken: bool = False, config: Preset = muzero.CATCH
+    run: RunFlags,
+    data: pathlib.Path,
+    reanalyzers: int = 1,
+    skip_broken: bool = False,
+    config: Preset = muzero.CATCH,
+    evaluation: Evaluation = Evaluation(),  # noqa: B008
 ) -> Program:
     """Reanalyzers search recorded trajectories with the newest params, and the learner learns from the results.
 
@@ -44,6 +48,7 @@ def unplugged(
       skip_broken: go on without chunks that are broken, rather than refuse the archive.
       config: the agent's hyper-parameters. For behaviour cloning give --config.policy-target action,
         --config.eval-simulations 1, and 0 for --config.value-cost, --config.reward-cost, --config.consistency-cost.
+      evaluation: how, and how often, params are evaluated.
     """
     folder = pathlib.Path(data)  # The command line's parser has made it a text.
     env = env_of_archive(folder)
@@ -52,11 +57,7 @@ def unplugged(
     else:
         agent = from_archives(MAKE[type(config)](config, env.spec))
     archive = open_archive(folder, env, replayed_shapes(agent, env.spec), skip_broken)
-    groups = [
-        group(Learner),
-        group(ArchiveReanalyzer, reanalyzers, archive=archive),
-        evaluator(env, Evaluation.preset(kind_of(env))),
-    ]
+    groups = [group(Learner), group(ArchiveReanalyzer, reanalyzers, archive=archive), evaluator(env, evaluation)]
     return Program("unplugged", run, agent, env, groups)
 
 

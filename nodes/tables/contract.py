@@ -220,12 +220,21 @@ def bytes_when_full(table: Table, step: Steps) -> int:
       table: the table.
       step: one raw step, or its shapes and dtypes.
     """
+    return table.size * _bytes_of(min(table.period, table.sequence_length), step)
+
+
+def bytes_of_batch(table: Table, step: Steps) -> int:
+    """Bytes of a batch's sequences; see `bytes_when_full` for the arguments."""
+    return table.batch_size * _bytes_of(table.sequence_length, step)
+
+
+def _bytes_of(rows: int, step: Steps) -> int:
+    """Bytes of so many steps with one core."""
 
     def size(nest: Any) -> int:
         return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in tree.flatten(nest))
 
-    rows = min(table.period, table.sequence_length)
-    return table.size * (rows * size(step._replace(core=())) + size(step.core))
+    return rows * size(step._replace(core=())) + size(step.core)
 
 
 def mean_version(version: np.ndarray) -> np.ndarray:

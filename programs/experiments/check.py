@@ -24,6 +24,7 @@ from boonta.programs.wiring.run_folder.config_file import require_same_run
 from boonta.programs.wiring.run_folder.recorded import plain
 
 DEADLINE_S = 900.0  # Time to build every run's program, and to trace it if it may join a population.
+TITLE = re.compile(r"\s*(╭─.*|.*\n\s*-{9,})")  # What tyro's messages begin with; the text that follows says it again.
 BOX = re.compile(r"[│╭╮╰╯─]+|-{9,}")  # The frames and rules that tyro draws around its messages.
 
 Member = dict[str, float]
@@ -249,7 +250,9 @@ def _parsed(function: Any, command: Sequence[str]) -> tuple[Run, dict[str, Any]]
         with contextlib.redirect_stderr(printed), contextlib.redirect_stdout(printed):
             return parse(function, list(command))
     except SystemExit:
-        words = " ".join(BOX.sub(" ", printed.getvalue()).split())
+        text = printed.getvalue()
+        untitled = text[found.end() :] if (found := TITLE.match(text)) else text
+        words = " ".join(BOX.sub(" ", untitled).split())
         raise BadInput(words.partition("For full helptext")[0].strip() or "its flags can't be parsed") from None
 
 

@@ -23,6 +23,10 @@ from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.programs.wiring.run_folder.provenance import from_root
 
 FILE = schema.SWEEP
+REMEDY = (
+    "Delete it, and start the sweep by its command again: each run has a folder of its own, and goes on from there; "
+    "so does a population, unless the sweep has grown since that began"
+)
 FUSED = str(pathlib.Path(__file__).parent / "together" / "fused.py")  # The program of a population.
 SHOWN = 5  # Limit of the errors in a message.
 RUN_FLAGS = {values.normal(field.name) for field in dataclasses.fields(Run)}
@@ -131,7 +135,8 @@ def read(folder: pathlib.Path) -> Sweep | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise BadInput(f"{folder / FILE} can't be read, or is damaged: {error}") from error
+        remedy = "" if isinstance(error, OSError) else f". {REMEDY}"
+        raise BadInput(f"{folder / FILE} can't be read, or is damaged: {error}{remedy}") from error
 
 
 def write(

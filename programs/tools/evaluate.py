@@ -34,7 +34,7 @@ from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.programs.experiments import evaluations
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.folders import folders_of
-from boonta.programs.wiring.command_line.faults import command, require_at_least
+from boonta.programs.wiring.command_line.faults import command, require_at_least, tell
 from boonta.programs.wiring.construction import construct
 from boonta.programs.wiring.evaluation import evaluation_of
 from boonta.programs.wiring.interpreters.anakin import jax_env_of
@@ -89,9 +89,9 @@ def evaluate(
         try:
             for found, is_new in evaluate_run(folder, asked):
                 print(f"{folder}: {_described(found)}{'' if is_new else ', from before'}", flush=True)
-        except (BadInput, ValueError, OSError) as error:  # The other runs are still evaluated.
+        except Exception as error:  # Also one of the user's environment. The other runs are still evaluated.
             failed += 1
-            print(f"error: {folder}: {error}", file=sys.stderr, flush=True)
+            tell(error, folder)
     if failed:
         sys.exit(1)
 
@@ -101,6 +101,7 @@ def evaluate_run(folder: pathlib.Path, asked: Asked) -> Iterator[tuple[Evaluated
 
     Raises:
       BadInput, ValueError, OSError: the run can't be evaluated; the message says why.
+      FloatingPointError: the environment has shown a NaN. Other errors are the environment's own.
     """
     program = program_of(folder)
     if program.env.spec.num_players != 1:

@@ -1,4 +1,4 @@
-"""Whether a program's full tables fit into memory, which is told before anything of it starts."""
+"""Whether a program's full tables, and the batches of one dispatch, fit into memory; told before anything starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from boonta.nodes.tables import contract
 from boonta.nodes.tables.division import SERVERS, divided
 from boonta.programs.wiring.construction import signature_of
 from boonta.programs.wiring.machine import memory
-from boonta.programs.wiring.program import Program
+from boonta.programs.wiring.program import Program, parameters
 from boonta.programs.wiring.several import number_of
 
 # Reverb compresses with Snappy, which makes of 64 bytes three at best.
@@ -51,8 +51,11 @@ def check(program: Program, apart: bool = False) -> str:
       apart: whether each of several replay servers has a machine of its own, of which this is one.
 
     Raises:
-      ValueError: they can't, even if nothing else were there; the message names the setting.
+      ValueError: they can't, even if nothing else were there, or the batches that a learner holds at once can't; the
+        message names the setting.
     """
+    if not apart:  # There the learner has a machine of its own.
+        _require_room_for_batches(program)
     tables: Sequence[Table] = program.agent.tables if program.agent else ()
     place: Place | None = None
     if program.run.launch == "sebulba":
@@ -74,9 +77,41 @@ def check(program: Program, apart: bool = False) -> str:
     tables = _stored(tables)
     if not tables or place is None or place.copies * _size(tables, _generous(program)) <= place.left:
         return ""
+    return judge(tables, _traced(program), place)
+
+
+def _traced(program: Program) -> Steps:
+    """One raw step, as the policy stores it."""
     if program.run.launch == "local_mp":  # Tracing a policy may start JAX, which must leave accelerators to the nodes.
         jax.config.update("jax_platforms", "cpu")
-    return judge(tables, signature_of(program)(), place)
+    return signature_of(program)()
+
+
+def _require_room_for_batches(program: Program) -> None:
+    """Raises ValueError where the batches of one dispatch take more memory than there is: it would compile for ever."""
+    group = program.of_role("learner")
+    if program.run.launch == "anakin" or group is None or "updates_per_step" not in parameters(group.node):
+        return
+    given = group.setting("updates_per_step", None)
+    updates = program.agent.update.at_once if given is None else given
+    if updates < 2:  # One batch is less than its table, for which there must be room, too.
+        return
+    table = contract.learned_from(program.agent.tables)[0]
+    if program.run.launch == "sebulba":
+        learning = split(program.run.placement, jax.local_devices())[1]
+        place = _devices(learning, 1 / program.run.hosts.number)
+    else:
+        place = _host()
+    if place is None or updates * place.copies * contract.bytes_of_batch(table, _generous(program)) <= place.most:
+        return
+    batch = place.copies * contract.bytes_of_batch(table, _traced(program))
+    if updates * batch > place.most:
+        name = "the agent's update.at_once" if given is None else "updates_per_step"
+        raise ValueError(
+            f"{group.label}: {name} is {updates}; this many batches take {updates * batch / 1e9:,.1f} GB, and "
+            f"{place.name} has {place.most / 1e9:,.1f} GB of memory, so that it must be at most "
+            f"{math.floor(place.most / batch)} (--updates-per-step)"
+        )
 
 
 def replays_on_device(program: Program, tables: Sequence[Table], device: jax.Device) -> bool:

@@ -18,6 +18,8 @@ from boonta.nodes.watch.stopping import StopRule
 from boonta.programs import unplugged
 from boonta.programs.wiring import launch, run
 from boonta.programs.wiring.archived import env_of_archive
+from boonta.programs.wiring.command_line import arguments
+from boonta.programs.wiring.evaluation import Evaluation, evaluation_of
 from boonta.programs.wiring.trained import agent_and_env, params_of
 from boonta.tests.helpers import launched, nim
 from boonta.tests.helpers.archives import by_chance, write_by_chance
@@ -84,6 +86,16 @@ def test_r2d2_learns_without_an_actor_from_what_its_core_remembers_of_the_record
     assert start(*flags, "config:r2d2-catch", *small, "--config.replay.min-size=8") == 0
     last = metrics.read(workdir)[-1]
     assert last["updates"] >= 12 and last["reanalyzed_sequences"] >= 8 and "env_steps" not in last
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("flags", [[], ["--evaluation.by", "updates", "--evaluation.every-updates", "7"]])
+def test_it_evaluates_as_the_command_line_says(data, tmp_path, flags):
+    workdir = ["--workdir", str(tmp_path / "run")]
+    run, settings = arguments.parse(unplugged.unplugged, ["--data", str(data), *workdir, *flags, "config:catch"])
+    evaluator = unplugged.unplugged(run=run, **settings).of_role("evaluator")
+    wanted = Evaluation(by="updates", every_updates=7) if flags else Evaluation()
+    assert evaluator is not None and evaluation_of(evaluator) == wanted
 
 
 def refused(capsys, *arguments: str) -> str:

@@ -22,24 +22,31 @@ from boonta.programs.wiring.shipped import FOLDER
 INSTALLED = ("site-packages", "dist-packages")
 LASTING = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST}
 LASTING |= {errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
+MESSAGES = (BadInput, ValueError, OSError, ImportError, FloatingPointError)  # Boonta's own of these are for the user.
 STANDARD = pathlib.Path(os.__file__).resolve().parent
 
 
 def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
-    """Runs a tool's function from the command line; bad input and `errors` end it with a message and their code."""
+    """Runs a tool's function from the command line; what `refusing` names ends it with a message and its code."""
     with refusing(*errors):
         tyro.cli(function, registry=INTEGERS)
 
 
 @contextlib.contextmanager
 def refusing(*errors: type[Exception]) -> Iterator[None]:
-    """Ends the process with a message and `code_of` the error where it is bad input, or one of `errors`."""
-    expected: tuple[type[Exception], ...] = (BadInput, *errors)
+    """Ends the process with a message and `code_of` the error.
+
+    It does where the error is bad input, a NaN that an environment shows, one of `errors`, or of the user's own code,
+    such as an environment; another has a traceback, as it may be a fault of Boonta's.
+    """
+    expected: tuple[type[Exception], ...] = (BadInput, FloatingPointError, *errors)
     try:
         yield
     except BrokenPipeError:  # An OSError, but no bad input: the console script ends quietly.
         raise
-    except expected as error:
+    except Exception as error:
+        if not isinstance(error, expected) and not is_users(error):
+            raise
         tell(error)
         sys.exit(code_of(error))
 
@@ -62,20 +69,31 @@ def writing(out: pathlib.Path) -> Iterator[None]:
         raise BadInput(f"--out {out} can't be written: {error}") from error
 
 
-def tell(error: Exception) -> None:
-    """Logs an error, to standard error: one of the user's own code with its traceback, any other as a line."""
-    if not isinstance(error, BadInput) and is_users(error):
+def tell(error: Exception, of: object = "") -> None:
+    """Logs an error, to standard error, as a line.
+
+    Its traceback comes first where it is of the user's own code, or of a kind that has no message for the user.
+
+    Args:
+      error: the error.
+      of: what it concerns, such as a run's folder, for the line to begin with.
+    """
+    is_message = isinstance(error, MESSAGES)
+    if not is_message or (not isinstance(error, BadInput) and is_users(error)):
         traceback.print_exception(type(error), error, error.__traceback__)
-    LOG.error("%s", error)
+    place = f"{of}: " if of else ""
+    LOG.error("%s", f"{place}{error}" if is_message else f"{place}{type(error).__name__}: {error}")
 
 
 def code_of(error: Exception) -> int:
-    """The exit code of a process that this error ends: 2 for bad input, 1 for what may pass.
+    """The exit code of a process that this error ends: 2 for bad input, 1 for what may pass, or fails as a node does.
 
     Platforms try a run again that has ended with 1: by then a disk may have room, or a host answer. A missing folder
     stays missing.
     """
-    return 1 if isinstance(error, OSError) and error.errno not in LASTING else 2
+    if isinstance(error, OSError):
+        return 2 if error.errno in LASTING else 1
+    return 2 if isinstance(error, BadInput | ValueError | ImportError) else 1
 
 
 def is_users(error: BaseException) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from boonta.programs.experiments import check, plan, spec
 from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.spec import Spec
+from boonta.programs.wiring.command_line import arguments
 from boonta.programs.wiring.command_line.arguments import function_of, origin_of, parse
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.folder import claim_workdir
@@ -54,12 +55,33 @@ def test_what_can_not_work_is_named_with_near_matches_before_anything_starts(tmp
     first, *lines = str(error.value).splitlines()
     assert first == "runs of the sweep can't work:" and len(lines) == 5
     errors = {line.split("-")[2]: line for line in lines}
-    assert "impala-catch-flag-seed0 and 1 more: " in errors["flag"] and "--config.discount" in errors["flag"]
+    named = "impala-catch-flag-seed0 and 1 more: Unrecognized options: --config.discont"  # Without tyro's title.
+    assert errors["flag"].startswith(named) and "--config.discount" in errors["flag"]
     assert not any(rule in errors["flag"] for rule in ("───", "----"))  # Tyro's frame, which is of either.
     assert "discount is 7" in errors["value"]
     assert "two" in errors["word"] and "anakon" in errors["launch"]
     assert "it has no stop rule" in errors["endless"]
     assert not list(tmp_path.iterdir())
+
+
+BOXED = """
+╭─ Unrecognized options ─────────────────────╮
+│ Unrecognized options: --config.discont     │
+│ ────────────────────────────────────────── │
+│ For full helptext, run impala.py --help    │
+╰────────────────────────────────────────────╯
+"""
+
+
+@pytest.mark.parametrize("message", [BOXED, "Unrecognized options: --config.discont"])
+def test_a_message_of_the_parser_is_quoted_without_its_frame_and_title(monkeypatch, message):
+    def refuse(*_):
+        print(message)
+        raise SystemExit(2)
+
+    monkeypatch.setattr(arguments, "parse", refuse)
+    with pytest.raises(BadInput, match="^Unrecognized options: --config.discont$"):
+        check._parsed(None, [])
 
 
 def test_what_threads_of_one_process_can_not_be_is_refused_before_anything_starts(tmp_path):
@@ -154,6 +176,27 @@ def test_the_folder_of_a_run_is_no_sweeps(tmp_path, name):
     path.write_text("{}")
     with pytest.raises(BadInput, match=f"--workdir {tmp_path} is the folder of a run: choose another one"):
         planned(made(), tmp_path)
+
+
+def test_a_damaged_plan_is_made_again_once_it_is_deleted_and_what_has_begun_goes_on(tmp_path):
+    before = planned(made(seeds=2), tmp_path)
+    begin(tmp_path, before[0])
+    plan.write(tmp_path, [], made(), before)
+    (tmp_path / plan.FILE).write_text((tmp_path / plan.FILE).read_text()[:-9])
+    with pytest.raises(BadInput, match="is damaged: Invalid JSON.* Delete it, and start the sweep by its command "):
+        planned(made(seeds=2), tmp_path)
+    (tmp_path / plan.FILE).unlink()
+    assert planned(made(seeds=2), tmp_path) == before
+
+
+def test_a_plan_that_can_not_be_read_is_not_to_be_deleted(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(plan.schema, "read", refuse)
+    with pytest.raises(BadInput, match="can't be read, or is damaged: .*Permission denied") as refused:
+        plan.read(tmp_path)
+    assert "Delete it" not in str(refused.value)
 
 
 def test_a_damaged_plan_is_named(tmp_path):

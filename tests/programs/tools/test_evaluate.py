@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import pathlib
@@ -23,6 +24,7 @@ from boonta.programs.experiments import evaluations
 from boonta.programs.reports import page
 from boonta.programs.tools import evaluate, play
 from boonta.programs.wiring import launch
+from boonta.programs.wiring.command_line.loading import load
 from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
@@ -194,6 +196,46 @@ def test_what_cannot_be_evaluated_is_named_and_the_rest_is_done(folder, capsys):
     with pytest.raises(SystemExit):
         evaluate.evaluate((folder / "run",), episodes=2, deterministic=True)
     assert "evaluation.deterministic is True, but neither of the agent's policies is" in capsys.readouterr().err
+
+
+FAULTS = {
+    "timestep._replace(observation=timestep.observation * np.nan)": "the environment's observation[0, 0] is nan",
+    "{}['sensor']": "KeyError: 'sensor'",
+}
+OWN_ENV = """
+import dataclasses
+import numpy as np
+from boonta.envs.catch import Catch
+
+class Own:
+    spec = Catch().spec
+
+    def __call__(self, num_envs, seed):
+        batch = Catch()(num_envs, seed)
+        step = batch.step
+        def faulty(action):
+            timestep = step(action)
+            return """
+
+
+@pytest.mark.parametrize(("fault", "message"), FAULTS.items())
+def test_an_environment_that_fails_is_named_by_its_run_and_the_rest_is_done(
+    folder, tmp_path, capsys, monkeypatch, fault, message
+):
+    shutil.copytree(folder / "run", folder / "a_faulty_run")  # It comes first.
+    (tmp_path / "own_env.py").write_text(f"{OWN_ENV}{fault}\n        batch.step = faulty\n        return batch\n")
+    own, program_of = load(tmp_path / "own_env.py").Own(), evaluate.program_of
+    monkeypatch.setattr(
+        evaluate,
+        "program_of",
+        lambda path: dataclasses.replace(program_of(path), env=own) if "faulty" in path.name else program_of(path),
+    )
+    with pytest.raises(SystemExit) as ended:
+        evaluate.evaluate((folder,), episodes=2)
+    told = capsys.readouterr().err
+    assert ended.value.code == 1 and f"error: {folder}/a_faulty_run: {message}" in told.splitlines()[-1]
+    assert (f'own_env.py", line 14, in faulty\n    return {fault}' in told) == ("KeyError" in message)
+    assert len(lines(folder / "run")) == 1 and not (folder / "a_faulty_run" / evaluations.FILE).exists()
 
 
 @pytest.mark.parametrize("deterministic", [True, False, None])

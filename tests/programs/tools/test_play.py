@@ -60,10 +60,11 @@ def test_both_sides_of_a_game_of_two_are_played(tmp_path, capsys):
 class Slides:
     """Draws where it is, 120 times in a second of its own time, for 60 steps."""
 
+    slide: type[dm_env.Environment] | None = None
     spec = EnvSpec(specs.Array((1,), np.float32), specs.BoundedArray((1,), np.float32, -1, 1))
 
     def __call__(self, num_envs, seed):
-        return LoopedEnv([Slide() for _ in range(num_envs)], self.spec)
+        return LoopedEnv([(self.slide or Slide)() for _ in range(num_envs)], self.spec)
 
 
 class Slide(dm_env.Environment):
@@ -94,6 +95,24 @@ def test_a_continuous_world_is_recorded_at_its_own_speed(tmp_path, monkeypatch, 
     assert imageio.immeta(tmp_path / "slide.mp4")["fps"] == 30  # Every fourth of its steps.
     white = [(frame > 128).all(axis=-1).mean() for frame in imageio.imread(tmp_path / "slide.mp4")]
     np.testing.assert_allclose(white, np.arange(16) / 15, atol=0.03)
+
+
+class Broken(Slide):
+    """Shows a NaN."""
+
+    def step(self, action):
+        return dm_env.transition(0.0, np.full(1, np.nan))
+
+
+def test_a_nan_that_the_environment_shows_ends_it_with_a_line(tmp_path, monkeypatch, capsys):
+    policy = Policy(lambda slots: (), lambda params, key, timestep, state: (timestep.observation + 0.5, {}, state))
+    monkeypatch.setattr(play, "agent_and_env", lambda workdir: (Agent(policy, policy, None, ()), Slides(Broken)))
+    monkeypatch.setattr(play, "params_of", lambda *_: {})
+    monkeypatch.setattr("sys.argv", ["play", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        play.main()
+    told = capsys.readouterr().err
+    assert ended.value.code == 1 and told.startswith("error: the environment's observation[0] is nan in slot 0 ")
 
 
 def test_another_ending_is_refused_before_playing(run_folder):

@@ -131,6 +131,33 @@ def test_a_replay_too_large_for_the_device_that_is_to_keep_it_is_refused(monkeyp
         capacity.check(program("sebulba", table, placement=Placement(replay="device")))
 
 
+@pytest.mark.parametrize("way", [*CLUSTER, "sebulba"])
+@pytest.mark.parametrize("name", ["updates_per_step", "the agent's update.at_once"])
+def test_more_batches_at_once_than_memory_holds_are_refused(monkeypatch, way, name):
+    def with_updates(updates: int) -> Program:
+        if name == "updates_per_step":
+            return program(way, REPLAY, groups=(group(Learner, updates_per_step=updates), group(Actor)))
+        made = program(way, REPLAY)
+        agent = made.agent._replace(update=made.agent.update._replace(at_once=updates))
+        return dataclasses.replace(made, agent=agent)
+
+    has(monkeypatch, total=4)  # A batch is a tenth of a full table: 8 sequences of 5 rows, of 100 that share all but 4.
+    assert capacity.check(with_updates(40)) == ""
+    with pytest.raises(ValueError, match=f"learner: {name} is 41; this many batches take .* GB, and this machine has "):
+        capacity.check(with_updates(41))
+    with pytest.raises(ValueError, match="it must be at most 40 \\(--updates-per-step\\)"):
+        capacity.check(with_updates(1_000_000_000))
+
+
+def test_a_host_of_several_holds_its_share_of_the_batches(monkeypatch):
+    has(monkeypatch, total=4)
+    learner = (group(Learner, updates_per_step=80), group(Actor))
+    hosts = Hosts(coordinator="host:1", number=2, index=0)
+    assert capacity.check(program("sebulba", REPLAY, groups=learner, hosts=hosts)) == ""
+    with pytest.raises(ValueError, match="at most 40 "):
+        capacity.check(program("sebulba", REPLAY, groups=learner))
+
+
 def test_policies_are_traced_only_where_it_is_close_and_leave_accelerators_alone(monkeypatch):
     configured: list[tuple] = []
     monkeypatch.setattr(jax.config, "update", lambda *given: configured.append(given))

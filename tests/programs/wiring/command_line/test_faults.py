@@ -50,14 +50,27 @@ def test_of_boontas_files_only_programs_are_the_users():
     assert not faults._is_program(pathlib.Path(faults.__file__).resolve())
 
 
-def test_a_tool_shows_where_the_users_code_failed(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("code", "ends", "message"),
+    [
+        ("int('seven')", 2, "invalid literal for int()"),
+        ("{}['seven']", 1, "KeyError: 'seven'"),
+        ("raise RuntimeError('the simulator is gone')", 1, "RuntimeError: the simulator is gone"),
+    ],
+)
+def test_a_tool_shows_where_the_users_code_failed(tmp_path, capsys, monkeypatch, code, ends, message):
     file = tmp_path / "own_program.py"
-    file.write_text("def tool() -> None:\n    int('seven')\n")
+    file.write_text(f"def tool() -> None:\n    {code}\n")
     monkeypatch.setattr("sys.argv", ["tool"])
-    with pytest.raises(SystemExit, match="2"):
+    with pytest.raises(SystemExit, match=str(ends)):
         faults.command(load(file).tool, ValueError)
     printed = capsys.readouterr().err
-    assert f'File "{file}", line 2, in tool' in printed and "\nerror: invalid literal for int()" in printed
+    assert f'File "{file}", line 2, in tool' in printed and f"\nerror: {message}" in printed
+
+
+def test_what_may_be_a_fault_of_boontas_is_not_told_as_the_users():
+    with pytest.raises(KeyError), faults.refusing(ValueError):
+        raise KeyError("seven")
 
 
 @pytest.mark.parametrize(("number", "refusal"), [(errno.ENOSPC, OSError), (errno.EROFS, BadInput)])
