@@ -33,7 +33,7 @@ class Seen:
     Attributes:
       score: the newest mean return over enough episodes; None before the first. In a run that trains on no episodes of
         its own, it is that of the newest evaluation.
-      stale: whether the score is that of an evaluation that an earlier row had, too.
+      stale: whether the score is an evaluation's, and the newest row has no new one.
       best, lowest: the highest and the lowest score; the lowest includes the return at the start. The best doesn't,
         since the first episodes to end are the short ones, which in a task with a goal are those that reach it.
       started_at: the mean return of the first episodes of a run that began with fresh params; None where unknown.
@@ -65,9 +65,10 @@ class Seen:
         if "return" in row and not self._trains:
             self._trains = True
             self._forget_scores()  # Those of evaluations, which may use another policy.
-        self.stale = not self._trains and not evaluated
+        scored = evaluated and "eval_return" in row and "eval_return_se" in row
+        self.stale = not self._trains and not scored
         if not self._trains:
-            if evaluated and "eval_return" in row and "eval_return_se" in row:
+            if scored:
                 self._add_score(Mean(row["eval_return"], row["eval_return_se"]))
         elif "return" in row and "return_se" in row and row.get("return_episodes", EPISODES) >= EPISODES:
             self._add_score(Mean(row["return"], row["return_se"]))
