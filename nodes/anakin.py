@@ -6,6 +6,7 @@ See "Podracer architectures" (https://arxiv.org/abs/2104.06272), "Online Learnin
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from boonta.nodes.fused.dispatch import Lengths, Pending, Pipeline
 from boonta.nodes.fused.episodes import Recent
 from boonta.nodes.fused.evaluations import Evaluations
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Setup, check_setup, one_learner
+from boonta.nodes.fused.nans import require_none
 from boonta.nodes.fused.saver import StateSaver
 from boonta.nodes.hosts.agreement import Agreement, Decision
 from boonta.nodes.learning.profiling import Profile, Tracer
@@ -108,7 +110,7 @@ class Anakin(Node):
         self._save_every_s, self._retention, self._profile = save_every_s, retention, profile
         self._agreement = agreement or Agreement()
         check_setup(setup, self._limits)
-        self._fused = fuse(setup)
+        self._fused, self._num_envs = fuse(setup), num_envs
         program = self._fused.program
         self._eval_every = evaluation.in_updates(program.env_steps / program.updates / self._fused.learners)
 
@@ -138,7 +140,8 @@ class Anakin(Node):
             with self.stopwatch("filling the table"):
                 self._state, episodes = self._device.init(learner, self._updates, fused.run_key)
                 self._env_steps += fused.program.first_steps
-                self._account(fused.program.first_steps, fused.program.first_renewed, jax.device_get(episodes))
+                episodes = self._sound(jax.device_get(episodes), self._updates, self._env_steps)
+                self._account(fused.program.first_steps, fused.program.first_renewed, episodes)
         else:
             self._state = rest._replace(learner=learner)
         self._pipeline = Pipeline(self, self._take)
@@ -203,7 +206,7 @@ class Anakin(Node):
             if rounds and self._lengths.evaluates(before, self._updates, self._env_steps):
                 evaluation = self._device.evaluate(self._state.learner, self._updates, self._fused.eval_key)
                 evaluated = self._device.copy(self._state.learner)
-            return Pending(rounds, outcomes, reports, evaluation, evaluated, self._updates)
+            return Pending(rounds, outcomes, reports, evaluation, evaluated, self._updates, self._env_steps)
 
     def _collect_all(self) -> None:
         """Collects what was dispatched, so that a save's counters and metrics are those of the newest update."""
@@ -226,8 +229,9 @@ class Anakin(Node):
         self._last_update = update = expanded(outcomes[-1].metrics)
         evaluated = {} if evaluation is None else evaluation.metrics
         rounds, program = pending.rounds, self._fused.program
-        episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
-        measured = self._fused.summarise({**update, **evaluated}, episodes, pending.updates)
+        episodes = functools.reduce(stage.total, [outcome.episodes for outcome in outcomes])
+        episodes = self._sound(episodes, pending.updates, pending.env_steps)  # Else its NaNs would seem the learner's.
+        measured = self._fused.summarise({**update, **evaluated}, pending.updates)
         self._played = episodes if self._played is None else jax.tree.map(np.add, self._played, episodes)
         self.count(updates=rounds * program.updates)
         self._account(rounds * program.env_steps, rounds * program.renewed, episodes)
@@ -241,6 +245,13 @@ class Anakin(Node):
         self.measure(measured)  # At once: a heartbeat in between would give an evaluation the version of the last.
         if evaluation is not None:
             self.heartbeat()  # The next evaluation may come before a regular one, and take this one's place.
+
+    def _sound(self, episodes: stage.Episodes, updates: int, env_steps: int) -> stage.Episodes:
+        """Refuses what environments have shown as NaN; returns the episodes without the counts of it."""
+        if episodes.nans is not None:
+            slots = self._num_envs * self._fused.learners
+            require_none(episodes.nans, self._fused.names, env_steps // slots, updates)
+        return episodes._replace(nans=None)
 
     def _account(self, env_steps: int, renewed: int, episodes: stage.Episodes) -> None:
         """Counts steps, episodes and renewed sequences."""

@@ -34,6 +34,7 @@ class Pending(NamedTuple):
       evaluation: the evaluation after the rounds; None if none was due.
       learner: a copy of the learner state that was evaluated; None if none was.
       updates: number of updates so far, including these rounds.
+      env_steps: number of env steps so far, including these.
     """
 
     rounds: int
@@ -42,6 +43,7 @@ class Pending(NamedTuple):
     evaluation: EvaluationResult | None
     learner: Nest
     updates: int
+    env_steps: int
 
     @property
     def results(self) -> tuple[Any, Any, Any]:

@@ -110,7 +110,7 @@ class Evaluations:
 
     def _has_collapsed(self, i: int, row: Row, update: Metrics, start: dict[str, float]) -> bool:
         """Whether a member has collapsed."""
-        name = f"member {i} (seed {row['seed']:g})"
+        name = self._fused.names[i]
         measured = {metric: float(values[i]) for metric, values in update.items()}
         for warning in self._health[i].feed(measured | _judged(row) | start):
             self._warn(f"{name}: {warning}", name)

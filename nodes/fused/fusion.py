@@ -19,6 +19,7 @@ from boonta.envs.jax.base import JaxEnv
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.fused import stage
+from boonta.nodes.fused.nans import at_start, joined
 from boonta.nodes.fused.schedule import Schedule, make_schedule
 from boonta.nodes.fused.tables import first_renewals, first_rows, make_tables
 from boonta.nodes.learning.loops import in_turn, require_few
@@ -135,7 +136,8 @@ def fuse(
     def init(learner: Nest, version: jax.Array, key: jax.Array) -> tuple[State, stage.Episodes]:
         key, stage_key = jax.random.split(key)
         begun = stage.begin(env, agent.policy, num_envs, stage_key)
-        return fill(State(learner, begun, (), {}, key, jnp.asarray(version, jnp.int32)))
+        state, episodes = fill(State(learner, begun, (), {}, key, jnp.asarray(version, jnp.int32)))
+        return state, episodes._replace(nans=joined(at_start(begun.timestep), episodes.nans))
 
     return Fusion(
         init=init,
@@ -207,12 +209,14 @@ def _replay(
     first = -(-first_rows(agent.tables, num_envs) // schedule.period)
 
     def insert_many(state: State, number: int) -> tuple[State, stage.Episodes]:
-        def one(state: State, _: None) -> tuple[State, stage.Episodes]:
+        def one(carry: tuple[State, stage.Episodes], _: None) -> tuple[tuple[State, stage.Episodes], None]:
+            state, before = carry
             state, episodes = _act(agent, env, state, schedule.period)
-            return state._replace(replay=tables.add(state.replay, "actor", state.kept), kept=()), episodes
+            state = state._replace(replay=tables.add(state.replay, "actor", state.kept), kept=())
+            return (state, stage.total(before, episodes)), None
 
-        state, episodes = jax.lax.scan(one, state, None, length=number)
-        return state, jax.tree.map(jnp.sum, episodes)
+        none = _nothing(lambda state: _act(agent, env, state, schedule.period), state)
+        return jax.lax.scan(one, (state, none), None, length=number)[0]
 
     def renew(state: State, _: None = None) -> tuple[State, None]:
         """Renews sequences of the past with the newest params; see `nodes.reanalyzer`."""
@@ -283,10 +287,13 @@ def _repeat(
         def one(_: jax.Array, carry: tuple[State, RoundResult]) -> tuple[State, RoundResult]:
             state, before = carry
             state, outcome = round(state)
-            return state, RoundResult(outcome.metrics, jax.tree.map(jnp.add, before.episodes, outcome.episodes))
+            return state, RoundResult(outcome.metrics, stage.total(before.episodes, outcome.episodes))
 
-        shapes = jax.eval_shape(round, state)[1]
-        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        return jax.lax.fori_loop(0, number, one, (state, nothing))
+        return jax.lax.fori_loop(0, number, one, (state, _nothing(round, state)))
 
     return rounds
+
+
+def _nothing(call: Callable[[State], tuple[State, Any]], state: State) -> Any:
+    """Zeros like what a call returns besides the state."""
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(call, state)[1])

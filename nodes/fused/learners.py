@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -84,12 +84,12 @@ class FusedLearner(NamedTuple):
       evaluate: `(learner state, updates so far, eval_key) -> evaluation`.
       place: `(shapes of the state) -> shardings`.
       place_learner: the sharding of the learner state.
-      summarise: `(metrics, episodes, updates) -> scalars` that the monitor logs. It raises FloatingPointError if the
-        loss of no learner is finite, or if one learner's environments show NaN.
+      summarise: `(metrics, updates) -> scalars` that the monitor logs. It raises FloatingPointError if the loss of no
+        learner is finite.
       member_rows: `(evaluation, metrics, episodes, updates) -> rows`, one for each member of a population.
       best: `(learner state, metrics, rows) -> (member, learner state)`, of a population the best member, from whose
         state other programs start; None for one learner, whose state itself they start from.
-      learners: number of learners.
+      names: what messages call each learner; empty for one that is alone.
     """
 
     mesh: Mesh
@@ -101,10 +101,15 @@ class FusedLearner(NamedTuple):
     evaluate: Callable[[Nest, jax.Array, jax.Array], EvaluationResult]
     place: Callable[[fusion.State], fusion.State]
     place_learner: NamedSharding
-    summarise: Callable[[Metrics, stage.Episodes, int], dict[str, float]]
+    summarise: Callable[[Metrics, int], dict[str, float]]
     member_rows: Callable[[EvaluationResult, Metrics, stage.Episodes, int], list[Row]]
     best: Callable[[Nest, Metrics, Sequence[Row]], tuple[int, Nest]] | None
-    learners: int = 1
+    names: Sequence[str] = ("",)
+
+    @property
+    def learners(self) -> int:
+        """The number of learners."""
+        return len(self.names)
 
 
 def check_setup(setup: Setup, stop: StopRule) -> None:
@@ -162,8 +167,7 @@ def one_learner(setup: Setup) -> FusedLearner:
     def init(learner: Nest, version: jax.Array, key: jax.Array) -> tuple[fusion.State, stage.Episodes]:
         return fused.init(learner, version, jax.random.fold_in(key, version))
 
-    def summarise(metrics: Metrics, episodes: stage.Episodes, updates: int) -> dict[str, float]:
-        _require_numbers(episodes.nans, metrics, updates)
+    def summarise(metrics: Metrics, updates: int) -> dict[str, float]:
         require_finite(metrics, updates)
         return {name: float(value) for name, value in metrics.items()}
 
@@ -181,14 +185,6 @@ def one_learner(setup: Setup) -> FusedLearner:
         member_rows=lambda *evaluated: [],
         best=None,
     )
-
-
-def _require_numbers(nans: Mapping[str, jax.Array], metrics: Metrics, updates: int) -> None:
-    """Raises FloatingPointError with the leaves in which environments have shown NaN; no one else looks at them."""
-    leaves = ", ".join(f"{name} ({number:,.0f} times)" for name, number in nans.items() if number)
-    if leaves:
-        loss = float(metrics.get("loss", 0.0))
-        raise FloatingPointError(f"the environment's {leaves} is NaN, after {updates:,} updates; the loss is {loss:g}")
 
 
 def play(setup: Setup, agent: Agent, learner: Nest, version: jax.Array, key: jax.Array) -> dict[str, jax.Array]:

@@ -76,10 +76,10 @@ def population(setup: Setup, make: MakeAgent, config: Any, members: Sequence[Map
         evaluate=jax.vmap(one.evaluate, in_axes=(0, None, 0)),
         place=lambda shapes: jax.tree.map(lambda _: spread, shapes),
         place_learner=spread,
-        summarise=lambda metrics, episodes, updates: _summarise(metrics, [each["seed"] for each in members], updates),
+        summarise=lambda metrics, updates: _summarise(metrics, [each["seed"] for each in members], updates),
         member_rows=lambda *evaluated: _rows(members, *evaluated),
         best=_Best(setup.agent, mesh),
-        learners=size,
+        names=[f"member {i} (seed {member['seed']:g})" for i, member in enumerate(members)],
     )
 
 

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import tree
 
 from boonta.agents.base import Nest, Policy, Slots, Steps
 from boonta.envs.base import FIRST, LAST, TimeStep
 from boonta.envs.jax.base import JaxEnv, metrics_of
 from boonta.nodes.acting.outputs import checked_step
+from boonta.nodes.fused.nans import Nans, after_steps, joined
 from boonta.nodes.watch.evaluation import as_metrics
 
 
@@ -50,7 +50,7 @@ class Episodes(NamedTuple):
     returns: jax.Array  # float32 [], raw.
     squares: jax.Array  # float32 []; the squares of the raw returns.
     steps: jax.Array  # float32 [], env steps.
-    nans: Mapping[str, jax.Array] = {}  # float32 [], how many NaNs each leaf of real numbers has shown, by its name.
+    nans: Nans | None = None  # None where they aren't looked for.
     metrics: Mapping[str, jax.Array] = {}  # float32 [], the environment's other numbers of episodes, by name.
 
 
@@ -99,14 +99,13 @@ def act(
         return stage, (Steps.of(shown, action, extras, versions, core), episodes)
 
     stage, (steps, episodes) = jax.lax.scan(one, stage, None, length=rows)
-    return stage, steps, jax.tree.map(jnp.sum, episodes)._replace(nans=_nans(steps))
+    return stage, steps, jax.tree.map(jnp.sum, episodes)._replace(nans=after_steps(steps, stage.timestep))
 
 
-def _nans(steps: Steps) -> dict[str, jax.Array]:
-    """How many NaNs each leaf of real numbers has that environments have shown, float32 [], by the leaf's name."""
-    shown = tree.flatten_with_path(steps.timestep)
-    real = [(path, leaf) for path, leaf in shown if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    return {".".join(map(str, path)): jnp.sum(jnp.isnan(leaf), dtype=jnp.float32) for path, leaf in real}
+def total(before: Episodes, after: Episodes) -> Episodes:
+    """The sums over the episodes of some steps and of those that follow on them; arrays of JAX or of numpy."""
+    sums = jax.tree.map(lambda a, b: a + b, before._replace(nans=None), after._replace(nans=None))
+    return sums._replace(nans=joined(before.nans, after.nans))
 
 
 def play_back(policy: Policy, params: Nest, version: jax.Array, steps: Steps, key: jax.Array) -> Steps:

@@ -31,7 +31,9 @@ class Seen:
     """A summary of a run's rows so far.
 
     Attributes:
-      score: the newest mean return over enough episodes; None before the first.
+      score: the newest mean return over enough episodes; None before the first. In a run that trains on no episodes of
+        its own, it is that of the newest evaluation.
+      stale: whether the score is an evaluation's, and the newest row has no new one.
       best, lowest: the highest and the lowest score; the lowest includes the return at the start. The best doesn't,
         since the first episodes to end are the short ones, which in a task with a goal are those that reach it.
       started_at: the mean return of the first episodes of a run that began with fresh params; None where unknown.
@@ -40,8 +42,8 @@ class Seen:
     """
 
     def __init__(self) -> None:
-        self.score: Mean | None = None
-        self.best, self.lowest = Mean(-math.inf, 0.0), Mean(math.inf, 0.0)
+        self._forget_scores()
+        self._trains = self.stale = False
         self.started_at: float | None = None
         self.most_entropy = 0.0
         self.longest_gap: float | None = None
@@ -53,16 +55,23 @@ class Seen:
         self.most_entropy = max(self.most_entropy, row.get("entropy", 0.0), row.get("entropy_uniform", 0.0))
         if "return_start" in row:
             self.started_at = row["return_start"]
-        if "return" in row and "return_se" in row and row.get("return_episodes", EPISODES) >= EPISODES:
-            self.score = Mean(row["return"], row["return_se"])
-            start = [] if self.started_at is None else [Mean(self.started_at, row["return_se"])]
-            self.best = max(self.best, self.score)
-            self.lowest = min(self.lowest, self.score, *start)
         version = row.get("eval_version")
+        evaluated = False
         if version is not None and version != self._evaluated:
+            evaluated = True
             if self._evaluated is not None:
                 self.longest_gap = max(self.longest_gap or 0.0, version - self._evaluated)
             self._evaluated = version
+        if "return" in row and not self._trains:
+            self._trains = True
+            self._forget_scores()  # Those of evaluations, which may use another policy.
+        scored = evaluated and "eval_return" in row and "eval_return_se" in row
+        self.stale = not self._trains and not scored
+        if not self._trains:
+            if scored:
+                self._add_score(Mean(row["eval_return"], row["eval_return_se"]))
+        elif "return" in row and "return_se" in row and row.get("return_episodes", EPISODES) >= EPISODES:
+            self._add_score(Mean(row["return"], row["return_se"]))
 
     def add_typical(self, row: Numbers) -> None:
         """Adds the row's norms to the typical values, unless they are far from them."""
@@ -79,6 +88,14 @@ class Seen:
         """The geometric mean of a norm so far; None before there are enough rows."""
         number, total = self._logs.get(name, (0.0, 0.0))
         return math.exp(total / number) if number >= FEW else None
+
+    def _forget_scores(self) -> None:
+        self.score: Mean | None = None
+        self.best, self.lowest = Mean(-math.inf, 0.0), Mean(math.inf, 0.0)
+
+    def _add_score(self, score: Mean) -> None:
+        start = [] if self.started_at is None else [Mean(self.started_at, score.error)]
+        self.score, self.best, self.lowest = score, max(self.best, score), min(self.lowest, score, *start)
 
     @property
     def range(self) -> float:

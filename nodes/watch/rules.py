@@ -58,8 +58,10 @@ def _entropy(row: Numbers, seen: Seen) -> str:
     return f"the policy's entropy is {entropy:.3g} of {seen.most_entropy:.3g}, and returns are far from their best"
 
 
-def _returns(row: Numbers, seen: Seen) -> str:
+def _returns(row: Numbers, seen: Seen) -> str | None:
     del row
+    if seen.stale:
+        return None
     score, best = seen.score, seen.best
     if score is None or not best.is_above(score) or score.value >= best.value - FAR_BELOW * seen.range:
         return ""
@@ -139,7 +141,7 @@ def _evaluation(row: Numbers, seen: Seen) -> str:
 
 
 SLOWER = "start from the best checkpoint (--start-which best) with a lower learning rate, or clip gradients more"
-RETURNS = ("return", "return_se", "return_episodes", "return_start")
+RETURNS = ("return", "return_se", "return_episodes", "return_start", "eval_return", "eval_return_se", "eval_version")
 RATES = ("learning_rate", "learning_rate/<optimiser>", "rests/<optimiser>")
 RULES = (
     Rule(

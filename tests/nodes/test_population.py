@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from boonta.envs.jax.catch import Catch
 from boonta.nodes import metrics
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
@@ -209,6 +210,24 @@ def test_it_goes_on_without_those_that_diverged(tmp_path, monkeypatch):
 def test_it_ends_when_none_is_left(tmp_path):
     with pytest.raises(FloatingPointError, match="all 2 members have diverged after .* updates: lower"):
         run(population(tmp_path, config=Config(factor=1e10), vary={"learning_rate": [1e30]}))
+
+
+class Unsound(Catch):
+    """Catch whose reward is NaN where the ball lands."""
+
+    def move(self, key, state, action):
+        state, reward, landed, cut = super().move(key, state, action)
+        return state, jnp.where(landed, jnp.nan, reward), landed, cut
+
+
+def test_what_its_environments_show_as_nan_is_named_and_no_learning_rate_is_blamed(tmp_path, monkeypatch):
+    monkeypatch.setattr("boonta.tests.helpers.members.ENV", Unsound(rows=4, columns=3))
+    message = (
+        r"^member 0 \(seed 3\): the environment's reward \(\d+ times\) is NaN, after \d+ updates, "
+        r"first in slot 0 at step 3; it is so in 3 more of the members$"
+    )
+    with pytest.raises(FloatingPointError, match=message):
+        run(population(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,8 @@ def test_a_program_of_an_environment_without_any_has_no_array_more():
         shapes.append(len(jax.tree.leaves(outcome.episodes)))
         played = jax.eval_shape(lambda env=env: stage.play_out(env, always(0), (), 3, 9, KEY))
         assert set(played.metrics) == set(outcome.episodes.metrics)
-    assert shapes == [4 + 3, 4 + 3 + 2]  # Besides the sums, NaNs are counted in reward, discount and observation.
+    # Besides the sums, NaNs are counted in reward, discount and observation, and the first has a place.
+    assert shapes == [4 + 6, 4 + 6 + 2]
 
 
 def test_evaluations_have_means_over_the_episodes_that_came_to_their_end():

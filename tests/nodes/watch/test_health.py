@@ -138,6 +138,38 @@ def test_recorded_runs_that_fell_and_that_did_not(falls, returns):
     assert [text.partition(":")[0] for row in rows for text in health.feed(row)] == falls * ["returns fell"]
 
 
+OFFLINE = [{k: v for k, v in row.items() if not k.startswith("return")} for row in HEALTHY]
+
+
+def evaluated(number: int, first: int, value: float, rows_each: int = 1) -> list[dict[str, float]]:
+    """Rows of a run without actors: so many evaluations of a value, each of which is in several rows."""
+    found = {"eval_return": value, "eval_return_se": 1.0}
+    return [
+        {**OFFLINE[0], **found, "updates": 100.0 * i, "eval_version": 100.0 * (i - i % rows_each)}
+        for i in range(first * rows_each, (first + number) * rows_each)
+    ]
+
+
+def test_evaluations_are_judged_where_a_run_has_no_returns_of_its_own():
+    health, names = judged(evaluated(1, 0, 10.0), evaluated(20, 1, 90.0), evaluated(5, 21, 30.0))
+    assert names == ["returns fell"] and health.collapsed
+    assert health.holding["returns fell"].startswith("returns fell: the mean return is 30, and was 90; ")
+    assert not [warning for row in evaluated(5, 26, 90.0) for warning in health.feed(row)] and not health.collapsed
+
+
+def test_an_evaluation_counts_once_however_many_rows_have_it():
+    before = evaluated(1, 0, 10.0, 10), evaluated(20, 1, 90.0, 10)
+    assert judged(*before, evaluated(4, 21, 30.0, 10))[1] == []
+    assert judged(*before, evaluated(5, 21, 30.0, 10))[1] == ["returns fell"]
+
+
+def test_evaluations_before_the_first_return_are_no_best():
+    early, own = evaluated(20, 1, 90.0), {"return": 30.0, "eval_return": 90.0, "eval_return_se": 1.0}
+    assert judged(evaluated(1, 0, 10.0), early, rows(20, 21, **own))[1] == []
+    few = {"return": 30.0, "return_episodes": 3.0, "eval_return": 10.0, "eval_return_se": 1.0}
+    assert judged(early, rows(20, 21, **few))[1] == []  # Returns of its own come, but not from enough episodes yet.
+
+
 def test_a_mean_over_few_episodes_is_no_best():
     few = rows(1, **{"return": 500.0, "return_episodes": 3.0})
     assert judged(few, rows(20, 2))[1] == []
