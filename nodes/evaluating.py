@@ -73,14 +73,13 @@ class Evaluating(Periodic):
         # By a counter rounds wait in `step`; and without an interval for their share of the time.
         super().__init__(name, monitor, every_s=(every_s or None) if self._by == "seconds" else None)
         self._agent = agent
-        self._policy = evaluated_policy(agent, self._evaluation.deterministic)
+        self._policy = jit_policy(evaluated_policy(agent, self._evaluation.deterministic))
         self._env = env
         self._variables = variables
         self._seed = seed
         self._target: float | None = None  # The count at which the next evaluation is due.
 
     def start(self) -> None:
-        self._act = jit_policy(self._policy)
         self._params = open_params(self._variables, acting_params(self._agent))
         self._made = 0  # Evaluations so far.
 
@@ -137,7 +136,7 @@ class Evaluating(Periodic):
         """
         with contextlib.closing(self._env(self._evaluation.episodes, self._seed)) as env:
             self.wait_for("params", self._params.poll)
-            acting = Acting(self._policy, self._act, Slots(env.num_envs), self._seed, Stopwatch())
+            acting = Acting(self._policy, Slots(env.num_envs), self._seed, Stopwatch())
             with self.stopwatch("compiling"):
                 env.step(acting(self._params.snapshot()[1], env.reset())[0])
 

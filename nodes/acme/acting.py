@@ -85,7 +85,7 @@ class PolicyActor(core.Actor):
     ):
         self._source = source
         self._adder = adder
-        self._acting = Acting(policy, jit_policy(policy), Slots(1), seed, Node("acme").stopwatch)
+        self._acting = Acting(jit_policy(policy), Slots(1), seed, Node("acme").stopwatch)
         self._params: Nest = None
 
     def select_action(self, observation: Nest) -> np.ndarray:
