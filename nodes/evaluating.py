@@ -90,8 +90,7 @@ class Evaluating(Periodic):
     def round(self) -> None:
         if not self._made:
             self._compile()
-        self.wait_for("params", self._params.poll)
-        version, params = self._params.snapshot()
+        version, params = self.wait_for("params", self._params.fetch)
         began = self._begin(version)
         found = self.evaluate(version, params)
         self._made += 1
@@ -114,7 +113,7 @@ class Evaluating(Periodic):
         if self._by == "seconds":
             return True
         if self._target is None:  # Counters are those of a resumed run, too, once its learner has published.
-            if self._params.poll(0.0) is None:
+            if self._params.fetch(0.0) is None:
                 return False
             answered(self.heartbeat)
             self._target = self._next_multiple()
@@ -135,10 +134,10 @@ class Evaluating(Periodic):
         This is "compiling", which may take any time, and which the program's end doesn't wait for.
         """
         with contextlib.closing(self._env(self._evaluation.episodes, self._seed)) as env:
-            self.wait_for("params", self._params.poll)
+            _, params = self.wait_for("params", self._params.fetch)
             acting = Acting(self._policy, Slots(env.num_envs), self._seed, Stopwatch())
             with self.stopwatch("compiling"):
-                env.step(acting(self._params.snapshot()[1], env.reset())[0])
+                env.step(acting(params, env.reset())[0])
 
     def _begin(self, version: int) -> float:
         """Reports that the evaluation of this version begins; returns the time."""

@@ -153,16 +153,13 @@ def open_local_acting(
         every = refresh_every or (refresh_rows(table) if allowance is None else None)
         refresh = Refresh(table, every, allowance)
 
-        def fetch(timeout_s: float) -> tuple[int, Nest] | None:
-            return None if params.poll(timeout_s) is None else params.snapshot()  # Other groups may fetch newer ones.
-
         def ready() -> bool:
             if not refresh.due or allowance is None:
                 return True
-            found = fetch(0.0)
+            found = params.fetch(0.0)
             return found is None or allowance.may_begin(found[0])
 
-        return RefreshingAct(acting, refresh, fetch, node.wait_for, ready)
+        return RefreshingAct(acting, refresh, params.fetch, node.wait_for, ready)
 
     return open_act
 
