@@ -87,7 +87,7 @@ def env_rate(env: Env, size: int, seconds: float) -> float:
 def act_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
     """Measures the policy on one batch of `size` observations; actions and extras are copied to the host."""
     params = agent.update.params(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
-    act = jit_policy(agent.policy)
+    act = jit_policy(agent.policy).step
 
     def make_work(i: int) -> Callable[[], float]:
         timestep, key = env(size, i).reset(), jax.random.PRNGKey(i)

@@ -88,7 +88,7 @@ class Arena(Evaluating):
         return self._summary(version, outcomes)
 
     def _side(self, version: int) -> MakeSide:
-        return policy_side(self._policy, self._act, self._versions[version], self.stopwatch)
+        return policy_side(self._policy, self._versions[version], self.stopwatch)
 
     def _match(self, version: int, name: Any, opponent: MakeSide, opening: int = 0) -> np.ndarray:
         """Plays a version against an opponent and records the result; returns the outcomes [B]."""

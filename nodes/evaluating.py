@@ -73,14 +73,13 @@ class Evaluating(Periodic):
         # By a counter rounds wait in `step`; and without an interval for their share of the time.
         super().__init__(name, monitor, every_s=(every_s or None) if self._by == "seconds" else None)
         self._agent = agent
-        self._policy = evaluated_policy(agent, self._evaluation.deterministic)
+        self._policy = jit_policy(evaluated_policy(agent, self._evaluation.deterministic))
         self._env = env
         self._variables = variables
         self._seed = seed
         self._target: float | None = None  # The count at which the next evaluation is due.
 
     def start(self) -> None:
-        self._act = jit_policy(self._policy)
         self._params = open_params(self._variables, acting_params(self._agent))
         self._made = 0  # Evaluations so far.
 
@@ -91,8 +90,7 @@ class Evaluating(Periodic):
     def round(self) -> None:
         if not self._made:
             self._compile()
-        self.wait_for("params", self._params.poll)
-        version, params = self._params.snapshot()
+        version, params = self.wait_for("params", self._params.fetch)
         began = self._begin(version)
         found = self.evaluate(version, params)
         self._made += 1
@@ -115,7 +113,7 @@ class Evaluating(Periodic):
         if self._by == "seconds":
             return True
         if self._target is None:  # Counters are those of a resumed run, too, once its learner has published.
-            if self._params.poll(0.0) is None:
+            if self._params.fetch(0.0) is None:
                 return False
             answered(self.heartbeat)
             self._target = self._next_multiple()
@@ -136,10 +134,10 @@ class Evaluating(Periodic):
         This is "compiling", which may take any time, and which the program's end doesn't wait for.
         """
         with contextlib.closing(self._env(self._evaluation.episodes, self._seed)) as env:
-            self.wait_for("params", self._params.poll)
-            acting = Acting(self._policy, self._act, Slots(env.num_envs), self._seed, Stopwatch())
+            _, params = self.wait_for("params", self._params.fetch)
+            acting = Acting(self._policy, Slots(env.num_envs), self._seed, Stopwatch())
             with self.stopwatch("compiling"):
-                env.step(acting(self._params.snapshot()[1], env.reset())[0])
+                env.step(acting(params, env.reset())[0])
 
     def _begin(self, version: int) -> float:
         """Reports that the evaluation of this version begins; returns the time."""

@@ -28,7 +28,7 @@ from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.variables import VariableClient
 from boonta.nodes.watch.reporter import MonitorHandle
 
-REFRESH_S = 0.05  # Seconds between polls for newer params.
+REFRESH_S = 0.05  # Seconds between looks for newer params.
 FORGET_S = 1_800.0  # Time after which it is forgotten: a longer pause of an actor costs it its recurrent state.
 
 
@@ -166,7 +166,7 @@ class Inference(Node):
             request = self._request(lane, name, t, leaves, executed)
         if threading.get_ident() == self._thread and not request.answered.is_set():
             # One thread runs all nodes, so there can be no other request, and only this call can serve this one.
-            self.wait_for("params", self._params.poll)
+            self.wait_for("params", self._params.fetch)
             with self._changed:
                 requests = lane.take()
             self._serve(lane, requests)
@@ -216,13 +216,13 @@ class Inference(Node):
 
     def _serve_batch(self, lane: Lane) -> None:
         requests = self.wait_for("requests", functools.partial(self._next_batch, lane), AWAY_S)
-        if self._params.snapshot()[0] < 0:
-            self.wait_for("params", self._params.poll)
+        if self._params.newest[0] < 0:
+            self.wait_for("params", self._params.fetch)
         self._serve(lane, requests)
 
     def _refresh(self) -> None:
         with self.stopwatch("fetching params"):
-            self._params.poll(REFRESH_S)
+            self._params.fetch(REFRESH_S)
         with self.stopwatch("resting"):
             self.sleep(REFRESH_S)
 
@@ -237,7 +237,7 @@ class Inference(Node):
             return lane.take() or None
 
     def _serve(self, lane: Lane, requests: Sequence[Request]) -> None:
-        version, params = lane.params(self._params.snapshot())
+        version, params = lane.params(self._params.newest)
         num_envs = requests[0].group.num_envs
         groups = padded(len(requests), self._max_batch // num_envs)
         with self.stopwatch("acting" if (groups, num_envs) in lane.compiled else "compiling"):

@@ -133,42 +133,45 @@ class VariableClient:
     Args:
       server: handle of the variable server.
       like: the structure and shapes of the params.
+
+    Attributes:
+      newest: the newest version fetched so far (-1 if none) and its params, which can be read during a fetch.
     """
 
     def __init__(self, server: VariablesHandle, like: Nest):
         self._server = server
         self._like = like
-        self._newest: tuple[int, Nest] = (-1, None)
-        self._polling = threading.Lock()  # It guards the two below, and lets one thread fetch at a time.
+        self.newest: tuple[int, Nest] = (-1, None)
+        self._fetching = threading.Lock()  # It guards the two below, and lets one thread fetch at a time.
         self._away = False
         self._beside: futures.Future[bool] | None = None  # The fetch in a thread beside.
 
-    def poll(self, timeout_s: float) -> bool | None:
-        """Fetches newer params if there are any; if there are none at all yet, sleeps `timeout_s` and returns None.
+    def fetch(self, timeout_s: float) -> tuple[int, Nest] | None:
+        """Returns the newest version and its params; if there are none at all yet, sleeps `timeout_s` and returns None.
 
         The newest fetched so far stay while the server is away, or has been started again and has none yet.
+
+        Raises:
+          ValueError: what the server has doesn't fit the network.
         """
-        with self._polling:
+        with self._fetching:
             if self._beside is None or polled(self._beside, 0.0):
                 self._beside = None
-                if self._away and self._newest[0] >= 0:
-                    self._beside = in_thread(self._fetch)
+                if self._away and self.newest[0] >= 0:
+                    self._beside = in_thread(self._get)
                 else:
-                    self._fetch()
-        if self._newest[0] < 0:
+                    self._get()
+        newest = self.newest
+        if newest[0] < 0:
             time.sleep(timeout_s)
             return None
-        return True
+        return newest
 
-    def snapshot(self) -> tuple[int, Nest]:
-        """Returns the version (-1 if none yet) and its params, without waiting for a fetch of another thread."""
-        return self._newest
-
-    def _fetch(self) -> None:
-        answer = answered(self._server.get, self._newest[0])
+    def _get(self) -> None:
+        answer = answered(self._server.get, self.newest[0])
         self._away = answer is None
         if answer is not None and answer[1]:
-            self._newest = int(answer[0]), jax.device_put(unpack(answer[1], self._like))
+            self.newest = int(answer[0]), jax.device_put(unpack(answer[1], self._like))
 
 
 class DeviceVariables:
@@ -241,17 +244,13 @@ class Colocated(NamedTuple):
     device: jax.Device
     lock_step: LockStep | None = None
 
-    def poll(self, timeout_s: float) -> bool | None:
-        """Waits for the first params; True once there are any, else None after `timeout_s`, as a `VariableClient`."""
-        return None if self.variables.get(self.device, None, timeout_s) is None else True
-
-    def snapshot(self) -> tuple[int, Nest]:
-        """Returns the newest version (-1 if none yet) and its params."""
-        return self.variables.get(self.device, None, 0.0) or (-1, None)
+    def fetch(self, timeout_s: float) -> tuple[int, Nest] | None:
+        """Returns the newest version and its params, or None if there are none within `timeout_s`."""
+        return self.variables.get(self.device, None, timeout_s)
 
 
 def open_params(variables: ParamsHandle, like: Nest) -> VariableClient | Colocated:
-    """Returns the object that a node polls for params: a `VariableClient`, or the `Colocated` handle itself.
+    """Returns the object from which a node fetches params: a `VariableClient`, or the `Colocated` handle itself.
 
     Args:
       variables: handle of the variable server, or `Colocated`.

@@ -61,8 +61,7 @@ class Published(core.VariableSource):
           TimeoutError: there are none within an hour.
         """
         known = [name for name in names if _is_known(name)]
-        self._wait_for("params", self._client.poll)
-        version, params = self._client.snapshot()
+        version, params = self._wait_for("params", self._client.fetch)
         if version != self.version:
             self.version, self._params = version, jax.device_get(params)
         return [self._params for _ in known]
@@ -85,7 +84,7 @@ class PolicyActor(core.Actor):
     ):
         self._source = source
         self._adder = adder
-        self._acting = Acting(policy, jit_policy(policy), Slots(1), seed, Node("acme").stopwatch)
+        self._acting = Acting(jit_policy(policy), Slots(1), seed, Node("acme").stopwatch)
         self._params: Nest = None
 
     def select_action(self, observation: Nest) -> np.ndarray:

@@ -27,10 +27,10 @@ def jit_for_groups(policy: Policy) -> ActForGroups:
       `nodes.acting.local.Acting` with its seed.
     """
 
-    act_locally = jit_policy(policy)
+    step = jit_policy(policy).step
 
     def act_alone(params: Nest, seed: Any, t: Any, timestep: TimeStep, state: Nest) -> tuple[Any, Nest, Nest, Nest]:
-        return act_locally(params, jax.random.PRNGKey(seed), t, timestep, state)
+        return step(params, jax.random.PRNGKey(seed), t, timestep, state)
 
     def act(
         params: Nest, seeds: Any, t: Any, timestep: TimeStep, states: Sequence[Nest]

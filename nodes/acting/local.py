@@ -20,17 +20,29 @@ from boonta.nodes.tables import contract
 from boonta.nodes.variables import Colocated, VariableClient
 from boonta.nodes.watch.stopwatch import Stopwatch
 
-Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest, Nest]]  # The type of what `jit_policy` returns.
-
 REFRESH_ROWS = 4  # Env steps of a slot that share a look for newer params.
+
+
+class CompiledPolicy(NamedTuple):
+    """What `jit_policy` makes of an `agents.base.Policy`: its step is compiled once for all streams that share it.
+
+    Attributes:
+      initial_state: as the policy's.
+      step: `(params, key, t, time step, state) -> (action, extras, core before the step, state)`. The key of step t is
+        folded in inside, which saves a dispatch.
+      executed: as the policy's.
+    """
+
+    initial_state: Callable[[Slots], Nest]
+    step: Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest, Nest]]
+    executed: Callable[[Nest, Any], Nest]
 
 
 class Acting:
     """A policy with its state and its randomness in a stream of time steps, every one of which it must see.
 
     Args:
-      policy: the policy.
-      act: `jit_policy(policy)`, which several streams share, so that it is compiled once.
+      policy: the policy, which several streams may share.
       slots: the slots of each time step.
       seed: the seed of the policy's randomness.
       stopwatch: measures the time of acting.
@@ -40,14 +52,13 @@ class Acting:
 
     def __init__(
         self,
-        policy: Policy,
-        act: Act,
+        policy: CompiledPolicy,
         slots: Slots,
         seed: int,
         stopwatch: Stopwatch,
         device: jax.Device | None = None,
     ):
-        self._act, self._executed = act, policy.executed
+        self._policy = policy
         self._stopwatch = stopwatch
         self._key, self._state = jax.random.PRNGKey(seed), policy.initial_state(slots)
         self._device = device
@@ -59,7 +70,7 @@ class Acting:
         """The action in this time step [B], its extras, and the policy's core before it."""
         compiles = not self._steps and "compiling" not in self._stopwatch.finished
         with self._stopwatch("compiling" if compiles else "acting"):
-            *out, self._state = self._act(params, self._key, self._steps, timestep, self._state)
+            *out, self._state = self._policy.step(params, self._key, self._steps, timestep, self._state)
             if self._device is None:
                 action, extras, core = jax.device_get(out)
             else:
@@ -69,7 +80,7 @@ class Acting:
 
     def executed(self, action: np.ndarray) -> None:
         """See `nodes.acting.base.GroupAct`."""
-        self._state = self._executed(self._state, action)
+        self._state = self._policy.executed(self._state, action)
 
 
 class RefreshingAct:
@@ -113,7 +124,7 @@ def open_local_acting(
     node: Node, agent: Agent, variables: ParamsHandle, table: Table, refresh_every: int | None = None
 ) -> OpenAct:
     """Acts in this process; the node's groups share params and compilation. See `nodes.acting.base.open_acting`."""
-    act = jit_policy(agent.policy)
+    policy = jit_policy(agent.policy)
     if isinstance(variables, Colocated):
         if variables.lock_step is not None and refresh_every is not None:
             raise ValueError(
@@ -121,7 +132,7 @@ def open_local_acting(
             )
 
         def open_colocated(group: int, slots: Slots, seed: int) -> RefreshingAct:
-            acting = Acting(agent.policy, act, slots, seed, node.stopwatch, variables.device)
+            acting = Acting(policy, slots, seed, node.stopwatch, variables.device)
             lock_step = variables.lock_step
             # Lock-step bounds staleness by itself.
             refresh = Refresh(table, refresh_every, None if lock_step else allowance_of(node, table, slots))
@@ -137,21 +148,18 @@ def open_local_acting(
 
     def open_act(group: int, slots: Slots, seed: int) -> RefreshingAct:
         del group
-        acting = Acting(agent.policy, act, slots, seed, node.stopwatch)
+        acting = Acting(policy, slots, seed, node.stopwatch)
         allowance = allowance_of(node, table, slots)
         every = refresh_every or (refresh_rows(table) if allowance is None else None)
         refresh = Refresh(table, every, allowance)
 
-        def fetch(timeout_s: float) -> tuple[int, Nest] | None:
-            return None if params.poll(timeout_s) is None else params.snapshot()  # Other groups may fetch newer ones.
-
         def ready() -> bool:
             if not refresh.due or allowance is None:
                 return True
-            found = fetch(0.0)
+            found = params.fetch(0.0)
             return found is None or allowance.may_begin(found[0])
 
-        return RefreshingAct(acting, refresh, fetch, node.wait_for, ready)
+        return RefreshingAct(acting, refresh, params.fetch, node.wait_for, ready)
 
     return open_act
 
@@ -166,19 +174,19 @@ class Play:
 
     Args:
       env: the environments, B slots.
-      policy, act, seed, stopwatch: as for `Acting`; stepping is timed as well.
+      policy, seed, stopwatch: as for `Acting`; stepping is timed as well.
 
     Attributes:
       timestep: the time step to act on next.
       chosen: called with the action [B, ...] before the environments take it.
     """
 
-    def __init__(self, env: BatchedEnv, policy: Policy, act: Act, seed: int, stopwatch: Stopwatch):
+    def __init__(self, env: BatchedEnv, policy: CompiledPolicy, seed: int, stopwatch: Stopwatch):
         self.env = env
         self._checked = StepCheck(env.spec, env.num_envs)
         self.timestep = self._checked(env.reset())
         self.chosen: Callable[[np.ndarray], None] = lambda action: None
-        self._acting = Acting(policy, act, Slots(env.num_envs), seed, stopwatch)
+        self._acting = Acting(policy, Slots(env.num_envs), seed, stopwatch)
         self._stopwatch = stopwatch
 
     def step(self, params: Nest) -> tuple[TimeStep, np.ndarray, Nest]:
@@ -192,17 +200,14 @@ class Play:
         return timestep, action, extras
 
 
-def jit_policy(policy: Policy) -> Act:
-    """Compiles `(params, key, t, time step, state) -> (action, extras, core before the step, state)`.
+def jit_policy(policy: Policy) -> CompiledPolicy:
+    """Returns the policy with a step that JAX compiles for each of the shapes it is called with."""
 
-    The key of step t is folded in inside, which saves a dispatch.
-    """
-
-    def act(params: Nest, key: Any, t: Any, timestep: TimeStep, state: Nest) -> tuple[Any, Nest, Nest, Nest]:
+    def step(params: Nest, key: Any, t: Any, timestep: TimeStep, state: Nest) -> tuple[Any, Nest, Nest, Nest]:
         action, extras, after = checked_step(policy, params, jax.random.fold_in(key, t), timestep, state)
         return action, extras, policy.core(state), after
 
-    return jax.jit(act)
+    return CompiledPolicy(policy.initial_state, jax.jit(step), policy.executed)
 
 
 def evaluated_policy(agent: Agent, deterministic: bool | None) -> Policy:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boonta.agents.base import Nest, Policy, Slots
+from boonta.agents.base import Nest, Slots
 from boonta.envs import base
-from boonta.nodes.acting.local import Act, Acting
+from boonta.nodes.acting.local import Acting, CompiledPolicy
 from boonta.nodes.base import Stopped
 from boonta.nodes.matches import elo
 from boonta.nodes.watch.stopwatch import Stopwatch
@@ -99,11 +99,11 @@ def _random_moves(legal: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.argmax(legal * (1.0 + draws), axis=1).astype(np.int32)
 
 
-def policy_side(policy: Policy, act: Act, params: Nest, stopwatch: Stopwatch) -> MakeSide:
-    """Returns a side that plays a policy with these params; `act` is `jit_policy(policy)`."""
+def policy_side(policy: CompiledPolicy, params: Nest, stopwatch: Stopwatch) -> MakeSide:
+    """Returns a side that plays a policy with these params."""
 
     def make(env: base.BatchedEnv, seed: int) -> Side:
-        acting = Acting(policy, act, Slots(env.num_envs), seed, stopwatch)
+        acting = Acting(policy, Slots(env.num_envs), seed, stopwatch)
         return lambda timestep, asked: acting(params, timestep)[0]
 
     return make

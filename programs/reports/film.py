@@ -13,11 +13,10 @@ import imageio.v3 as imageio
 import jax
 import numpy as np
 
-from boonta.agents.base import Agent
 from boonta.agents.views import view_of
 from boonta.envs.base import BatchedEnv, Env
 from boonta.envs.followed import with_open_spiel_states
-from boonta.nodes.acting.local import Act, Play, jit_policy
+from boonta.nodes.acting.local import CompiledPolicy, Play
 from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.programs.reports import frames as drawings
 
@@ -46,19 +45,12 @@ Show = Callable[[np.ndarray, str], None]  # Takes a picture, or the numbers of a
 
 
 def episode(
-    agent: Agent,
-    batch: BatchedEnv,
-    params: Any,
-    max_steps: int,
-    seed: int,
-    show: Show,
-    every: int = 1,
-    act: Act | None = None,
+    policy: CompiledPolicy, batch: BatchedEnv, params: Any, max_steps: int, seed: int, show: Show, every: int = 1
 ) -> tuple[int, float | None]:
     """Plays one episode in an environment of one slot.
 
     Args:
-      agent: its evaluation policy plays.
+      policy: the policy that plays.
       batch: the environment.
       params: the policy's params.
       max_steps: env steps after which the episode is cut.
@@ -66,13 +58,12 @@ def episode(
       show: receives the pictures of the first step, of each that comes `every` steps after another, and of the last,
         with the number of the step and the action taken in it.
       every: see `show`.
-      act: the evaluation policy from `jit_policy`, if it is compiled already.
 
     Returns:
       The number of env steps, and player 0's raw return, or None if the episode isn't over.
     """
     actions: list[str] = []
-    play = Play(batch, agent.eval_policy, act or jit_policy(agent.eval_policy), seed, Stopwatch())
+    play = Play(batch, policy, seed, Stopwatch())
     play.chosen = lambda action: actions.append(name_of(batch, action[0]))
     for steps in range(max_steps):
         frame = None if steps % every else frame_of(play)

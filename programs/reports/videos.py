@@ -14,11 +14,10 @@ import pathlib
 import sys
 import threading
 import time
-from typing import Any
 
 from boonta.agents.base import Agent
 from boonta.envs.base import Env
-from boonta.nodes.acting.local import jit_policy
+from boonta.nodes.acting.local import CompiledPolicy, jit_policy
 from boonta.nodes.metrics import step_of
 from boonta.nodes.sinks.base import TENSORBOARD, VIDEOS, TrackedRun, video_at
 from boonta.nodes.sinks.files import TensorBoard
@@ -42,7 +41,7 @@ class Recorder:
 
     def __init__(self, folder: pathlib.Path):
         self._folder = folder
-        self._made: tuple[Agent, Env, Any] | None = None
+        self._made: tuple[Agent, Env, CompiledPolicy] | None = None
         self._tensorboard: TensorBoard | None = None
         self._newest = 0  # The number of updates of the newest checkpoint that has been looked at.
         self.tries = 0  # How often it may still be tried.
@@ -70,7 +69,7 @@ class Recorder:
     def _record(self) -> None:
         if self._made is None:
             self._made = self._make()
-        agent, env, act = self._made
+        agent, env, policy = self._made
         params, counts = restored(agent, self._folder, "newest")
         (_, step), seed = step_of(counts), int(counts.get("updates", 0))
         video = video_at(self._folder, step)
@@ -81,12 +80,12 @@ class Recorder:
         with contextlib.closing(film.readable(env)(1, seed)) as batch:
             rate, every = film.pace(batch)
             with film.recording(part, rate, streamed=False) as show:
-                film.episode(agent, batch, params, MOST_STEPS, seed, show, every, act)
+                film.episode(policy, batch, params, MOST_STEPS, seed, show, every)
         part.rename(video)  # Trackers only see whole files.
         if self._tensorboard is not None:
             self._tensorboard.video(video, step)
 
-    def _make(self) -> tuple[Agent, Env, Any]:
+    def _make(self) -> tuple[Agent, Env, CompiledPolicy]:
         program = program_of(self._folder)
         if TENSORBOARD in program.run.log:
             self._tensorboard = TensorBoard(lambda warning: print(warning, flush=True))

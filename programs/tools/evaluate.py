@@ -153,7 +153,7 @@ def _play(program: Program, folder: pathlib.Path, number: int, asked: Asked, pol
     env = _in_jax(program)
     if env is None:
         batch = program.env(asked.episodes, asked.seed)
-        play = Play(batch, policy, jit_policy(policy), asked.seed, Stopwatch())
+        play = Play(batch, jit_policy(policy), asked.seed, Stopwatch())
         return play_out(play, params, asked.max_steps)
 
     def one(params: Any, key: jax.Array) -> stage.Played:

@@ -123,7 +123,7 @@ def record(
     rows: list[Steps] = []
     frames: list[np.ndarray] = []
     with contextlib.closing(env(1, seed)) as batch:
-        play = Play(batch, policy, jit_policy(policy), seed, Stopwatch())
+        play = Play(batch, jit_policy(policy), seed, Stopwatch())
         ended = 0
         while ended < episodes and len(rows) <= max_steps:
             frames.append(film.picture(film.frame_of(play)))

@@ -108,8 +108,7 @@ def parse_player(opponent: str) -> Player | None:
 
 def run_side(agent: Agent, workdir: pathlib.Path, which: Which) -> MakeSide:
     """Returns the side that plays a run's agent with a checkpoint's params."""
-    policy = agent.eval_policy
-    return policy_side(policy, jit_policy(policy), params_of(agent, workdir, which), Stopwatch())
+    return policy_side(jit_policy(agent.eval_policy), params_of(agent, workdir, which), Stopwatch())
 
 
 def rival(workdir: pathlib.Path, env: Env, which: Which) -> MakeSide:

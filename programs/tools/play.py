@@ -11,6 +11,7 @@ import pathlib
 
 import tyro
 
+from boonta.nodes.acting.local import jit_policy
 from boonta.programs.reports import film
 from boonta.programs.wiring.command_line.faults import command, require_at_least, writing
 from boonta.programs.wiring.run import BadInput, Which
@@ -46,7 +47,7 @@ def play(
     with contextlib.closing(film.readable(env)(1, seed)) as batch:
         rate, every = film.pace(batch)
         with film.recording(target, rate, streamed=alone and target.suffix == ".mp4") as show:
-            steps, total = film.episode(agent, batch, params, max_steps, seed, show, every)
+            steps, total = film.episode(jit_policy(agent.eval_policy), batch, params, max_steps, seed, show, every)
         plotted = film.plotted_leaves(batch)
     outcome = "not over" if total is None else f"return {total:g}"
     print(f"{outcome} in {steps} env steps: {target}")

@@ -57,7 +57,7 @@ def test_learns_to_beat_a_random_player():
     game = OpenSpiel("tic_tac_toe")
     config = dataclasses.replace(muzero.BOARD, num_simulations=16, value_target="search", bootstrap_length=3)
     agent, params = learn(game, config, updates=800)
-    me = match.policy_side(agent.eval_policy, jit_policy(agent.eval_policy), params, Stopwatch())
+    me = match.policy_side(jit_policy(agent.eval_policy), params, Stopwatch())
     random = match.player_side(RandomPlayer(), lambda: False, Stopwatch())
     outcome = match.play_match(game, 400, (me, random), seed=1, stopping=lambda: False).outcome
     # Two random players would have 0, and these params before they learn 0.06; the standard error is 0.04. What is

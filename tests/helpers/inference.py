@@ -42,7 +42,7 @@ def inference(agent, **settings) -> Inference:
     thread = threading.Thread(target=node.start)
     thread.start()
     thread.join()
-    node._params.poll(0.0)
+    node._params.fetch(0.0)
     return node
 
 

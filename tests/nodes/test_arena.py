@@ -68,7 +68,7 @@ def test_it_may_share_a_process_with_the_learner():
 def test_the_arena_rests_by_what_it_plays_and_not_by_what_it_compiles(variables, monkeypatch):
     variables.put(7, pack(params(2)))
     node, clock = arena(variables, {"one": Take(1)}, max_share=0.25), Clock(monkeypatch)
-    node._act = clock.timed(node._act)
+    node._policy = node._policy._replace(step=clock.timed(node._policy.step))
     node.step()
     assert 3.0 <= clock.until(node.ready) <= 3 * 5  # Nim has five moves at most.
     assert "compiling" in node.stopwatch.finished

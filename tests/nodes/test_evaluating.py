@@ -28,11 +28,8 @@ class Params:
 
     published = True
 
-    def poll(self, timeout_s):
-        return True if self.published else None
-
-    def snapshot(self):
-        return 7, ()
+    def fetch(self, timeout_s):
+        return (7, ()) if self.published else None
 
 
 class Probe(Evaluating):
@@ -57,7 +54,7 @@ def test_a_program_that_is_started_again_is_evaluated_with_other_seeds(monkeypat
         env.spec = ENV.spec
         node = evaluator.Evaluator("evaluator", agent(), env, None, seed=7)
         node.past_starts, node._made = past_starts, 1  # The first one only compiles besides.
-        node._params, node._act = mock.Mock(snapshot=lambda: (0, None)), None
+        node._params = mock.Mock(fetch=lambda timeout_s: (0, None))
         monkeypatch.setattr(evaluator, "Play", mock.Mock(side_effect=Stopped))
         with pytest.raises(Stopped):
             node.round()
@@ -71,7 +68,7 @@ def test_an_evaluator_reports_a_policy_that_has_diverged(monkeypatch, returns):
     env = mock.Mock()
     env.spec = ENV.spec
     node = evaluator.Evaluator("evaluator", agent(), env, None)
-    node._made, node._means, node._act = 1, {}, None
+    node._made, node._means = 1, {}
     monkeypatch.setattr(evaluator, "Play", mock.Mock())
     monkeypatch.setattr(evaluator, "play_out", lambda *args: EvalEpisodes(returns, 0, {}))
     found = node.evaluate(7, ())

@@ -31,11 +31,11 @@ def batches(node: Inference) -> float:
 def test_groups_that_share_a_batch_act_as_each_would_alone(name):
     """The same seed gives the same actions, over two episodes, with frames and recurrent state."""
     agent = AGENTS[name]()
-    params, act = acting_params(agent), jit_policy(agent.policy)
+    params, policy = acting_params(agent), jit_policy(agent.policy)
     node = inference(agent, deadline_s=1.0)
     seeds = {"actor/0/0": 5, "actor/0/1": 2**32 - 1, "actor/1/0": 6}  # The third leaves a row to pad.
     envs = {group: ENV(4, seed=seed % 7) for group, seed in seeds.items()}
-    alone = {group: Acting(agent.policy, act, Slots(4), seed, Stopwatch()) for group, seed in seeds.items()}
+    alone = {group: Acting(policy, Slots(4), seed, Stopwatch()) for group, seed in seeds.items()}
     timesteps = {group: env.reset() for group, env in envs.items()}
     for group, seed in seeds.items():
         assert node.register(group, Slots(4), seed)

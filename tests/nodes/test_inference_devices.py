@@ -24,10 +24,10 @@ pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 def act_on_two_devices() -> None:
     """Four groups act as each would alone, two on each device, also with newer params; run by the next test."""
     agent = AGENTS[RECURRENT]()
-    act, params = jit_policy(agent.policy), {3: acting_params(agent), 9: acting_params(agent, 1)}
+    policy, params = jit_policy(agent.policy), {3: acting_params(agent), 9: acting_params(agent, 1)}
     node = inference(agent, deadline_s=0.0)
     seeds = {f"actor/{i}/0": i for i in range(4)}
-    alone = {group: Acting(agent.policy, act, Slots(2), seed, Stopwatch()) for group, seed in seeds.items()}
+    alone = {group: Acting(policy, Slots(2), seed, Stopwatch()) for group, seed in seeds.items()}
     for group, seed in seeds.items():
         node.register(group, Slots(2), seed)
     assert [sorted(lane.groups) for lane in node._lanes] == [["actor/0/0", "actor/2/0"], ["actor/1/0", "actor/3/0"]]

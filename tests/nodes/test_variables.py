@@ -76,11 +76,11 @@ def test_nothing_newer_costs_no_bytes():
 def test_a_client_keeps_version_and_params_together():
     server = VariableServer("variables")
     client = VariableClient(server, PARAMS)
-    assert client.poll(0.0) is None
+    assert client.fetch(0.0) is None and client.newest == (-1, None)
     server.put(4, pack(PARAMS))
-    assert client.poll(0.0)
-    version, params = client.snapshot()
-    assert version == 4
+    assert client.newest == (-1, None)  # Whoever only reads it fetches nothing.
+    version, params = client.fetch(0.0)
+    assert version == 4 and client.newest == (4, params)
     np.testing.assert_array_equal(params["net/~/linear"]["w"], PARAMS["net/~/linear"]["w"])
 
 
@@ -114,9 +114,9 @@ def test_a_server_that_is_away_is_waited_for():
     Publisher(server, lambda: False).put(7, PARAMS)
     assert server.get(-1)[0] == 7
     client = VariableClient(server, PARAMS)
-    assert client.poll(0.0)
+    assert client.fetch(0.0)
     server.calls = 1
-    assert client.poll(0.0) and client.snapshot()[0] == 7
+    assert client.fetch(0.0)[0] == 7
 
 
 class Hanging(VariableServer):
@@ -143,32 +143,33 @@ def test_who_has_params_acts_with_them_while_the_server_is_away_and_gets_newer_o
     client = VariableClient(server, PARAMS)
     table = Table("fresh", "queue", sequence_length=5, period=5, size=100, batch_size=4, max_staleness=0)
     bounded = Refresh(table, None, Allowance(table, 4, lambda: 0.0))
-    assert client.poll(0.0) and bounded.allowed(client.snapshot(), 0.0) is not None
+    assert bounded.allowed(client.fetch(0.0), 0.0) is not None
     server.put(8, pack(PARAMS))
     for _ in range(100):
-        assert client.poll(0.0) and client.snapshot()[0] == 7
-        assert bounded.allowed(client.snapshot(), 0.0) is None  # Whoever needs fresh params still waits for them.
+        newest = client.fetch(0.0)
+        assert newest[0] == 7
+        assert bounded.allowed(newest, 0.0) is None  # Whoever needs fresh params still waits for them.
     assert server.asked_beside.wait(DEADLINE_S) and len(server.callers) == 3  # One call at a time waits beside.
     server.back.set()
     end = time.monotonic() + DEADLINE_S
-    while client.snapshot()[0] == 7:
-        assert client.poll(0.0) and time.monotonic() < end
-    assert bounded.allowed(client.snapshot(), 0.0) is not None
+    while client.newest[0] == 7:
+        assert client.fetch(0.0) and time.monotonic() < end
+    assert bounded.allowed(client.newest, 0.0) is not None
     while server.callers[-1] != threading.get_ident():  # All is as before, once the thread beside has ended.
-        assert client.poll(0.0) and time.monotonic() < end
+        assert client.fetch(0.0) and time.monotonic() < end
 
 
-def test_what_fails_beside_is_raised_where_params_are_polled():
+def test_what_fails_beside_is_raised_where_params_are_fetched():
     server = Away(calls=0)
     server.put(7, pack(PARAMS))
     client = VariableClient(server, PARAMS)
-    client.poll(0.0)
+    client.fetch(0.0)
     server.calls = 1
-    client.poll(0.0)
+    client.fetch(0.0)
     server.put(8, pack({"other": np.zeros(1)}))
     end = time.monotonic() + DEADLINE_S
     with pytest.raises(ValueError, match="params don't fit the network"):
-        while client.poll(0.0):
+        while client.fetch(0.0):
             assert time.monotonic() < end
 
 
@@ -183,9 +184,9 @@ def test_a_server_that_came_back_without_params_gets_the_newest_again():
     publisher = Publisher(server, lambda: False)
     publisher.put(7, PARAMS)
     client = VariableClient(server, PARAMS)
-    client.poll(0.0)
+    client.fetch(0.0)
     server.__init__("variables")
-    assert client.poll(0.0) and client.snapshot()[0] == 7
+    assert client.fetch(0.0)[0] == 7
     publisher.renew()
     assert server.get(-1)[0] == 7
 
@@ -198,7 +199,7 @@ def test_the_other_servers_hold_what_the_learner_puts_into_the_first():
         publisher.put(version, PARAMS)
         other.step()
         client = VariableClient(other, PARAMS)
-        assert client.poll(0.0) and client.snapshot()[0] == version
+        assert client.fetch(0.0)[0] == version
     assert first.end_order > other.end_order > Inference.end_order  # Each ends after those that call it.
 
 
@@ -260,8 +261,9 @@ def test_a_learner_and_actors_share_params_through_a_server():
         with Server(address, {name: getattr(variables, name) for name in variables.methods}):
             Publisher(Client(address, 60.0), lambda: False).put(7, PARAMS)
             client = VariableClient(Client(address, 60.0), PARAMS)
-            assert client.poll(0.0) and client.snapshot()[0] == 7
-            np.testing.assert_array_equal(client.snapshot()[1]["net/~/linear"]["w"], PARAMS["net/~/linear"]["w"])
+            version, params = client.fetch(0.0)
+            assert version == 7
+            np.testing.assert_array_equal(params["net/~/linear"]["w"], PARAMS["net/~/linear"]["w"])
 
 
 @pytest.mark.cluster

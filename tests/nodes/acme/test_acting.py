@@ -64,7 +64,7 @@ def test_a_recurrent_policy_with_stacked_frames_plays_as_it_does_with_us():
     actor = PolicyActor(agent.policy, Fixed(params), adder, seed=4)
     loop = acme.EnvironmentLoop(OneSlot(Catch(), 2), actor, counter, logger, observers=[LastReward()])
     loop.run(num_episodes=4)
-    play = Play(Catch()(1, 2), agent.policy, jit_policy(agent.policy), 4, Stopwatch())
+    play = Play(Catch()(1, 2), jit_policy(agent.policy), 4, Stopwatch())
     rows = list(logger.data)
     assert [row["episodes"] for row in rows] == [1, 2, 3, 4] and counter.get_counts()["steps"] == 36
     assert [row["seen"] for row in rows] == [9] * 4

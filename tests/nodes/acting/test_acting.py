@@ -64,9 +64,9 @@ def test_rows_hold_what_the_environment_showed_and_the_version_that_acted(agent,
 
 
 def test_an_actors_first_act_is_compiling_and_no_other(agent, variables, monkeypatch):
-    doing, act = [], local.jit_policy(agent.policy)
-    reported = lambda *args: doing.append(node.report()["activity"]) or act(*args)  # noqa: E731
-    monkeypatch.setattr(local, "jit_policy", lambda policy: reported)
+    doing, policy = [], local.jit_policy(agent.policy)
+    reported = lambda *args: doing.append(node.report()["activity"]) or policy.step(*args)  # noqa: E731
+    monkeypatch.setattr(local, "jit_policy", lambda _: policy._replace(step=reported))
     node = actor(agent, variables, QueueTable(agent.tables[0]))
     for _ in range(4):
         node.step()
@@ -200,7 +200,7 @@ def test_the_evaluator_rests_by_what_it_plays_and_not_by_what_it_compiles(agent,
     node = Evaluator("evaluator", agent, Catch(), variables, episodes=2, every_s=0.0, max_share=0.25)
     node.start()
     clock = Clock(monkeypatch)
-    node._act = clock.timed(node._act)
+    node._policy = node._policy._replace(step=clock.timed(node._policy.step))
     for _ in range(2):
         node.step()
         assert clock.until(node.ready) == 3 * 9  # An episode of Catch has nine steps.

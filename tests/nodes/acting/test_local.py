@@ -18,7 +18,7 @@ def test_each_step_has_a_key_of_its_own_and_the_core_of_before():
         return jnp.zeros(1, jnp.int32), key[None], state + 1
 
     policy = Policy(lambda slots: jnp.zeros(slots.size, jnp.int32), step, core=lambda state: state)
-    acting = Acting(policy, jit_policy(policy), Slots(1), 3, Stopwatch())
+    acting = Acting(jit_policy(policy), Slots(1), 3, Stopwatch())
     timestep = Catch()(1, 0).reset()
     for t in range(3):
         _, key, core = acting({}, timestep)

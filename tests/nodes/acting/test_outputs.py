@@ -47,7 +47,9 @@ def act_once(agent):
     observation = jnp.zeros((B, *SPEC.observations.shape), SPEC.observations.dtype)
     timestep = TimeStep(zero.astype(jnp.int32), zero, zero, observation)
     state = agent.policy.initial_state(Slots(B))
-    return jax.eval_shape(jit_policy(agent.policy), acting_params(agent), jax.random.PRNGKey(0), 0, timestep, state)
+    return jax.eval_shape(
+        jit_policy(agent.policy).step, acting_params(agent), jax.random.PRNGKey(0), 0, timestep, state
+    )
 
 
 @pytest.mark.parametrize("message", MISTAKES)

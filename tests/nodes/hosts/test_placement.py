@@ -132,10 +132,10 @@ def test_params_are_kept_as_long_as_lock_step_may_ask():
     (device,) = jax.devices()[:1]
     variables = DeviceVariables([device], history=1)
     place = Colocated(variables, device)
-    assert place.poll(0.0) is None and place.snapshot()[0] == -1
+    assert place.fetch(0.0) is None
     for version in (7, 8, 9):  # A run that was resumed.
         variables.put(version, {"w": jax.device_put(np.float32(version))})
-    assert place.poll(0.0) is True and float(place.snapshot()[1]["w"]) == 9.0
+    assert place.fetch(0.0) == (9, {"w": 9.0})
     assert variables.get(device, 1, 0.0) == (8, {"w": 8.0})
     assert variables.get(device, 3, 0.0) is None
     with pytest.raises(KeyError):

@@ -13,8 +13,7 @@ from boonta.nodes.matches.match import play_match, player_side, policy_side, res
 from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.tests.helpers.nim import Nim, Take, agent, params
 
-POLICY = agent().eval_policy
-ACT = jit_policy(POLICY)
+POLICY = jit_policy(agent().eval_policy)
 
 
 def never():
@@ -26,7 +25,7 @@ def match(*given, **settings):
 
 
 def played(env, number, player, stopping=never, games=4, **settings):
-    ours = policy_side(POLICY, ACT, params(number), Stopwatch())
+    ours = policy_side(POLICY, params(number), Stopwatch())
     sides = (ours, player_side(player, stopping, Stopwatch()))
     return play_match(env, games, sides, stopping=stopping, **{"seed": 0, **settings})
 
@@ -93,7 +92,7 @@ def test_openings_differ_between_pairs_and_seeds_but_not_within_one():
 
 
 def test_two_policies_play_each_other():
-    sides = (policy_side(POLICY, ACT, params(2), Stopwatch()), policy_side(POLICY, ACT, params(1), Stopwatch()))
+    sides = (policy_side(POLICY, params(2), Stopwatch()), policy_side(POLICY, params(1), Stopwatch()))
     assert list(play_match(Nim(5), 4, sides, seed=0, stopping=never).outcome) == [1, 1, 1, 1]
     assert list(play_match(Nim(5), 4, sides[::-1], seed=0, stopping=never).outcome) == [-1, -1, -1, -1]
 

@@ -10,6 +10,7 @@ from dm_env import specs
 from PIL import Image, ImageSequence
 
 from boonta.envs.base import BoardView, EnvSpec, TimeStep
+from boonta.nodes.acting.local import jit_policy
 from boonta.programs.reports import film
 from boonta.programs.wiring.trained import agent_and_env
 from boonta.tests.helpers import nim_program
@@ -17,8 +18,9 @@ from boonta.tests.helpers import nim_program
 
 def shown(agent, env, every=1):
     """The frames of an episode."""
-    frames = []
-    film.episode(agent, env(1, 0), {"number": np.ones(1, np.int32)}, 10, 0, lambda *shot: frames.append(shot[0]), every)
+    frames, params = [], {"number": np.ones(1, np.int32)}
+    policy = jit_policy(agent.eval_policy)
+    film.episode(policy, env(1, 0), params, 10, 0, lambda *shot: frames.append(shot[0]), every)
     return frames
 
 
