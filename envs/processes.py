@@ -26,6 +26,7 @@ from gymnasium.vector import AsyncVectorEnv
 
 from boonta.envs import base
 from boonta.envs.actions import check_action, check_legal
+from boonta.envs.step_check import StepCheck
 
 DEADLINE_S = 300.0  # Time in which workers answer; the first answer includes all imports.
 CLOSE_S = 5.0  # Time in which they close their environments; after that they are killed.
@@ -215,6 +216,7 @@ class _Share(gymnasium.Env):
         self._env, self._seed = env, seed
         self._slots, self._first = slots, first
         leaves = tree.flatten(spec.timestep)
+        self._check = StepCheck(spec, slots)  # The memory that is shared takes any shape of the same size.
         self.observation_space = spaces.Tuple([_box(leaf, slots) for leaf in leaves])
         self.action_space = _box(spec.actions, slots)
 
@@ -227,13 +229,13 @@ class _Share(gymnasium.Env):
         return self._env(self._slots, self._seed)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        return tuple(tree.flatten(self._batch.reset())), {}
+        return tuple(self._check.leaves(self._batch.reset())), {}
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         timestep = self._batch.step(action)
         # Only plain dicts can be sent; the metrics of an episode are any mapping.
         episodes = [(*episode[:3], dict(episode.metrics)) for episode in self._batch.episodes()]
-        return tuple(tree.flatten(timestep)), 0.0, False, False, {"episodes": episodes} if episodes else {}
+        return tuple(self._check.leaves(timestep)), 0.0, False, False, {"episodes": episodes} if episodes else {}
 
     def start(self) -> None:
         """Does nothing: a worker that answers has imported the environment."""

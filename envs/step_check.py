@@ -41,9 +41,7 @@ class StepCheck:
           FloatingPointError: a leaf has a NaN. The messages have the leaf, the slot and the step.
         """
         self._step += 1
-        leaves = tree.flatten(timestep)
-        if [np.shape(leaf) for leaf in leaves] != self._shapes:
-            raise ValueError(f"the environment's {self._other_shape(timestep)}")
+        leaves = self.leaves(timestep)
         for i, (leaf, dtype) in enumerate(zip(leaves, self._dtypes)):
             if isinstance(leaf, np.ndarray) and leaf.dtype != dtype:
                 name = name_of(tree.flatten_with_path(timestep)[i][0])
@@ -57,6 +55,17 @@ class StepCheck:
             if _has_nan(leaf):
                 raise FloatingPointError(f"{self._place(timestep, i, np.isnan(leaf))} of its stream")
         return timestep
+
+    def leaves(self, timestep: TimeStep) -> list[Any]:
+        """Returns the leaves [B, ...] of a time step, of which only the shapes are checked.
+
+        Raises:
+          ValueError: a leaf has another shape than the spec says.
+        """
+        leaves = tree.flatten(timestep)
+        if [np.shape(leaf) for leaf in leaves] != self._shapes:
+            raise ValueError(f"the environment's {self._other_shape(timestep)}")
+        return leaves
 
     def _other_shape(self, timestep: TimeStep) -> str:
         """The first leaf whose shape isn't the spec's, or the leaves that one of the two doesn't have."""

@@ -30,3 +30,5 @@ def test_an_extreme_that_no_place_holds_has_no_gradient_rather_than_nan():
 
     gradient = jax.grad(lambda x: jnp.sum(extreme(rounded, x, (1, 2))))(X)
     np.testing.assert_allclose(gradient, [np.zeros((2, 2)), np.full((2, 2), 0.25), [[1.0, 0.0], [0.0, 0.0]]])
+    _, tangent = jax.jvp(lambda x: extreme(rounded, x, (1, 2))[:, 0, 0], (X,), (jnp.ones_like(X),))
+    assert tangent.tolist() == [0.0, 1.0, 1.0]  # Forwards, too.

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from boonta.agents import sequences
-from boonta.agents.base import Steps
+from boonta.agents.base import Batch, Steps
 from boonta.envs.base import FIRST, LAST, MID
 
 
@@ -72,3 +72,9 @@ def test_drop_context_leaves_the_transitions_and_one_row():
     steps = Steps(*[np.arange(24)] * 7, core=np.arange(1))
     dropped = sequences.drop_context(steps, 4)
     assert dropped.reward.tolist() == list(range(3, 24)) and dropped.core.tolist() == [0]
+
+
+def test_selected_sequences_keep_their_own_probabilities():
+    whole = Batch(Steps(*[np.arange(12).reshape(3, 4)] * 7), np.array([0.1, 0.2, 0.3, 0.4]))
+    batch = sequences.select(whole, slice(1, None, 2))
+    assert batch.steps.reward.tolist() == [[1, 3], [5, 7], [9, 11]] and batch.probability.tolist() == [0.2, 0.4]

@@ -172,10 +172,10 @@ def test_a_game_that_ends_at_the_frame_limit_is_terminated_and_its_emulator_goes
 
 
 def test_a_reset_forgets_the_running_game(monkeypatch):
-    env = scripted(monkeypatch, atari.Atari("pong"), [(1, False, 3), (2, True, 0)])
-    rows(env, 1)
-    env.reset()
-    assert rows(env, 1) == [(LAST, 2, 0, 2)] and env.episodes() == [base.Episode(0, 2.0, 1)]
+    script = [(1, False, 3), (2, True, 0), (4, False, 3)]
+    env = scripted(monkeypatch, atari.Atari("pong", max_episode_frames=8), script)
+    played = [(env.reset(), *rows(env, 1))[1] for _ in range(3)]
+    assert played == [(MID, 1, 1, 1), (LAST, 2, 0, 2), (MID, 4, 1, 4)] and env.episodes() == [base.Episode(0, 2.0, 1)]
 
 
 def test_a_game_may_stand_at_no_lives_before_it_ends(monkeypatch):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from boonta.envs import base, conformance, rendering
+from boonta.envs import base, conformance, dm_control, rendering
 from boonta.envs.dm_control import DmControl
 from boonta.envs.looped import LoopedEnv
 from boonta.tests.helpers.deadline import DEADLINE_S
@@ -69,6 +69,15 @@ def test_the_time_limit_truncates_even_within_a_repeated_action():
     assert [episode.env_steps for episode in batch.episodes()] == [4]
 
 
+def test_a_task_that_terminates_does_so_even_within_a_repeated_action():
+    task = dm_control._Task(0, DmControl("lqr-lqr_2_1", action_repeat=3))
+    task.reset()
+    with task._env.physics.reset_context():
+        task._env.physics.data.qpos[:] = task._env.physics.data.qvel[:] = 0  # It terminates at rest.
+    end = task.step(np.zeros(1))
+    assert end.last() and end.discount == 0.0
+
+
 @drawn
 def test_pixels_are_those_of_a_camera_and_move():
     env = DmControl("cartpole-swingup", "both", action_repeat=8, height=24, width=32)
@@ -82,6 +91,8 @@ def test_pixels_are_those_of_a_camera_and_move():
     assert (first["pixels"] != last["pixels"]).any() and first["state"].shape == (1, IN_STATE)
     assert batch.render().shape == (1, 240, 320, 3)
     batch.close()
+    with contextlib.closing(dataclasses.replace(env, camera=1)(num_envs=1, seed=0)) as beside:
+        assert (first["pixels"] != beside.reset().observation["pixels"]).any()
 
 
 @drawn
@@ -135,8 +146,6 @@ def test_a_renderer_that_cannot_be_loaded_is_named(tmp_path):
 
 
 def test_says_what_is_missing(monkeypatch):
-    from boonta.envs import dm_control
-
     monkeypatch.setitem(sys.modules, "dm_control", None)
     dm_control._suite.cache_clear()
     with pytest.raises(ImportError, match=r"needs dm_control, which can't be imported .*boonta-rl\[mujoco\]"):

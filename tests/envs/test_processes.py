@@ -104,6 +104,13 @@ def test_what_an_environment_raises_comes_through_and_no_process_stays():
     assert all(map(is_gone, processes))
 
 
+def test_a_picture_of_another_shape_and_the_same_size_is_refused():
+    batch = DmEnv(Fragile, {"shape": (4, 1)}, workers=1)(num_envs=2, seed=0)
+    with pytest.raises(ValueError, match=r"has the shape \[2, 4, 1\]; by its spec .* it is \[2, 2, 2\]"):
+        batch.reset()
+    batch.close()
+
+
 def test_a_process_that_is_killed_is_named_by_its_slots():
     batch = DmEnv(Fragile, workers=2)(num_envs=4, seed=0)
     processes = processes_of(batch.reset())

@@ -12,12 +12,17 @@ from dm_env import specs
 
 
 class Fragile(dm_env.Environment):
-    """Shows its process, and breaks as the action says; the observation is nested, and one leaf is bool."""
+    """Shows its process, and breaks as the action says; the observation is nested, and one leaf is bool.
+
+    Args:
+      seed: anything.
+      shape: shape of the picture that it shows, whatever its spec says.
+    """
 
     steps_per_s = 25.0
 
-    def __init__(self, seed):
-        self.seed = seed
+    def __init__(self, seed, shape=(2, 2)):
+        self.seed, self.shape = seed, shape
 
     def observation_spec(self):
         leaves = {"process": specs.Array((), np.int32), "flag": specs.Array((1,), bool)}
@@ -42,4 +47,4 @@ class Fragile(dm_env.Environment):
         return np.full((2, 3, 3), 7, np.uint8)
 
     def _shown(self):
-        return {"process": np.int32(os.getpid()), "flag": np.array([True])}, np.full((2, 2), 250, np.uint8)
+        return {"process": np.int32(os.getpid()), "flag": np.array([True])}, np.full(self.shape, 250, np.uint8)

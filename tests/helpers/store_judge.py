@@ -89,14 +89,16 @@ def row(t: int) -> Steps:
 
 
 def errors_of_rows(steps: Steps) -> Any:
-    """Errors of fresh sequences, a `Table.errors`, by the extras of the last row."""
-    return tree.flatten(steps.extras)[0][-1] % 4 / 2
+    """Errors of fresh sequences, a `Table.errors`, by the extras of the first and of the last row; some are 0."""
+    number = tree.flatten(steps.extras)[0] - 0.5
+    return number[0] % 4 + number[-1] % 3
 
 
 def fresh_error(table: Table, name: Name) -> float:
     """The error of the sequence with this name by `errors_of_rows`."""
     slot, start = name
-    return float(tree.flatten(row(start + table.sequence_length - 1).extras)[0][slot] % 4 / 2)
+    rows = slice(start, start + table.sequence_length)
+    return float(errors_of_rows(tree.map_structure(lambda leaf: leaf[rows], STREAM))[slot])
 
 
 def endless_errors(steps: Steps) -> Any:

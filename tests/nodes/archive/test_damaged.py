@@ -67,6 +67,12 @@ def test_a_chunk_of_other_rows_than_the_index_says_is_refused(tmp_path):
             list(archive.read(opened))
 
 
+@pytest.mark.parametrize("numbers", [[0, 1, 1], [0, 0, 1, 2, 2], [0, 0, 1]])
+def test_a_trajectory_of_a_single_row_is_refused_wherever_it_is(numbers):
+    with pytest.raises(ValueError, match="it has a trajectory of a single row"):
+        archive._starts(np.array(numbers, np.int32), 1 + numbers[-1])
+
+
 def test_a_chunk_larger_than_any_may_be_is_refused_before_it_is_decoded(tmp_path, monkeypatch):
     index = make(tmp_path)
     decoded = 8 * (10 * 5 * 4 + 5 * 4 + 3 * 4 + 1 + 4)

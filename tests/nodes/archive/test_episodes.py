@@ -65,11 +65,23 @@ def test_a_sequence_that_is_missing_parts_a_stream():
     assert rewards(stitch(sequences, overlap=2)) == [list(range(8)), list(range(12, 20)), list(range(20, 26))]
 
 
+def test_slots_that_saw_the_same_are_told_apart_by_what_they_earned():
+    one, other = (cut(stream(slot, [9, 9]), length=8, period=5) for slot in (0, 1))
+    episodes = stitch([one[0], other[0], other[1], one[1], one[2], other[2]], overlap=3)
+    assert rewards(episodes) == [list(range(start, start + 9)) for start in (0, 9, 1000, 1009)]
+
+
 def test_slots_that_agree_to_the_last_bit_keep_their_number():
     same = stream(0, [4, 4, 4, 4])
     sequences = interleave(cut(same, 6, 5), cut(same, 6, 5))
     episodes = rewards(stitch(sequences, overlap=1))
     assert episodes == sorted(2 * [list(range(start, start + 4)) for start in (0, 4, 8, 12)])
+
+
+def test_one_of_two_that_agree_whose_beginning_is_missing_begins_where_it_was_recorded():
+    first, second, _ = cut(stream(0, [4, 4, 4, 4]), 6, 5)
+    expected = [[0, 1, 2, 3], [4, 5, 6, 7], [5, 6, 7], [8, 9, 10], [8, 9, 10]]
+    assert rewards(stitch([first, second, second], overlap=1)) == expected
 
 
 @pytest.mark.parametrize("period", [5, 7])

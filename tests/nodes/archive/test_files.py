@@ -68,16 +68,16 @@ def test_with_a_seed_trajectories_come_endlessly_each_once_a_round_in_an_order_i
     rounds = [tuple(order(0)[start : start + 6]) for start in (0, 6, 12)]
     assert all(sorted(numbers) == list(range(6)) for numbers in rounds)
     assert len(set(rounds)) > 1 and order(0) == order(0) != order(1)
+    assert len({numbers[0] // 2 for numbers in rounds}) > 1  # Chunks of two come in another order,
+    assert any(numbers.index(1) < numbers.index(0) for numbers in rounds)  # and so do the two of one.
 
 
 def test_the_index_counts_complete_episodes_and_their_returns(tmp_path):
     writer = archive.ArchiveWriter(tmp_path, Catch())
-    writer.add(trajectory(0))  # 1 + 2 + 3
-    writer.add(trajectory(1))  # 2 + 3 + 4
-    writer.add(trajectory(100, first=MID))
-    writer.add(trajectory(100, last=MID))
+    for steps in (trajectory(0), trajectory(1), trajectory(5), trajectory(100, first=MID), trajectory(100, last=MID)):
+        writer.add(steps)
     index = writer.close()
-    assert (index.trajectories, index.episodes, index.mean_return) == (4, 2, 7.5)
+    assert (index.trajectories, index.episodes, index.mean_return) == (5, 3, (6 + 9 + 21) / 3)
 
 
 def test_of_two_players_the_return_is_the_first_ones():

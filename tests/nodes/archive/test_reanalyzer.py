@@ -145,7 +145,8 @@ def test_the_policy_is_told_what_was_played_and_its_slots_are_none_of_the_actors
 
 def test_slots_do_not_keep_step_and_each_trajectory_comes_once_a_round(agent, tmp_path):
     episodes = play(12)
-    source = make_source(make_archive(tmp_path, agent, episodes), num_envs=4, seed=0)
+    opened = make_archive(tmp_path, agent, episodes)
+    source = make_source(opened, num_envs=4, seed=0)
     first = [source() for _ in range(4)]
     assert len({len(steps.reward) for steps in first}) > 1
     assert all(2 <= len(steps.reward) <= 10 and steps.step_type[0] == FIRST for steps in first)
@@ -153,6 +154,8 @@ def test_slots_do_not_keep_step_and_each_trajectory_comes_once_a_round(agent, tm
     assert [len(steps.reward) for steps in rest] == [10] * 8
     ends = sorted(steps.observation[-2:].tobytes() for steps in [*first, *rest])
     assert ends == sorted(steps.observation[-2:].tobytes() for steps in episodes)
+    every = make_source(opened, num_envs=64, seed=0)
+    assert {len(every().reward) for _ in range(64)} == set(range(2, 11))
 
 
 def test_a_piece_of_an_episode_is_truncated_where_its_record_ends(agent, tmp_path):

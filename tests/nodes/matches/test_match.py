@@ -7,11 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from boonta.envs.base import Episode
 from boonta.nodes.acting.local import jit_policy
 from boonta.nodes.base import Stopped
 from boonta.nodes.matches.match import play_match, player_side, policy_side, result, shares
 from boonta.nodes.watch.stopwatch import Stopwatch
-from boonta.tests.helpers.nim import Nim, Take, agent, params
+from boonta.tests.helpers.nim import Nim, Take, _NimBatch, agent, params
 
 POLICY = jit_policy(agent().eval_policy)
 
@@ -46,6 +47,12 @@ def test_only_the_first_game_of_a_slot_counts_and_a_player_is_asked_for_its_move
     player = Take(1)
     match(Nim(5), 2, player)
     assert player.asked == 2 * 1 + 2 * 2  # 5-3-[2]-0 and 5-[4]-2-[1]-0, while even slots are over already
+
+
+def test_an_outcome_stays_that_of_the_first_game_while_others_go_on(monkeypatch):
+    ends = iter([[Episode(0, 1.0, 1)], [Episode(0, -1.0, 1)], [Episode(1, -1.0, 3)]])
+    monkeypatch.setattr(_NimBatch, "episodes", lambda batch: next(ends))
+    assert list(match(Nim(9), 1, Take(1), games=2)) == [1, 1]
 
 
 def test_a_player_is_not_asked_in_games_after_the_first():

@@ -98,6 +98,16 @@ def test_the_first_table_gives_what_another_can_not_until_that_has_a_whole_share
     assert dataset.next(0.0) is None and dataset.waits_for == "again"  # Now it is, again.
 
 
+def test_a_table_that_has_given_nothing_yet_is_waited_for_longer():
+    place = SingleDeviceSharding(jax.devices()[0])
+    streams = Scripted(0, 100), Scripted(100, 0)
+    dataset = MixedDataset((FRESH, AGAIN), streams, Batch(place, place), patience_s=0.0, start_patience_s=60.0)
+    assert dataset.next(0.0) is None and dataset.waits_for == "again"
+    streams[1].has = 6
+    assert dataset.next(0.0)[1].table.tolist() == [0] * 2 + [1] * 6
+    assert dataset.next(0.0)[1].table.tolist() == [0] * 8
+
+
 @pytest.mark.parametrize("batch_size", [3, 8])
 def test_one_table_alone_gives_all(batch_size):
     table = dataclasses.replace(FRESH, batch_size=batch_size, share=1.0)

@@ -40,6 +40,13 @@ def test_errors_that_are_not_one_for_each_fresh_sequence_are_refused(errors, mes
         fresh_priorities(dataclasses.replace(table("proportional"), errors=errors), steps, 2)
 
 
+def test_a_fresh_sequence_without_an_error_can_be_drawn():
+    reward = np.array([[0.0, 2.0]] * 6, np.float32)
+    steps = Steps(*[reward] * 5, (), reward)
+    of_reward = dataclasses.replace(table("proportional"), errors=lambda steps: steps.reward[-1])
+    np.testing.assert_allclose(fresh_priorities(of_reward, steps, 2), [FLOOR, 2 + FLOOR])
+
+
 def test_ranks_are_among_all_known_and_follow_what_changes():
     ranks = Ranks(100)
     ranks(np.array([10, 11, 12, 13]), np.array([4.0, 3.0, 2.0, 1.0]))

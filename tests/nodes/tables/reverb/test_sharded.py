@@ -126,6 +126,18 @@ def test_a_server_that_gives_nothing_is_replaced_after_a_while_and_has_its_share
         assert draw(stream, 8) == [4, 4]  # It doesn't make up for what it didn't give.
 
 
+def test_a_server_has_the_whole_patience_each_time_that_it_is_waited_for():
+    stream, (_, second), clock = sharded()
+    assert draw(stream, 8) == [4, 4]
+    for _ in range(2):
+        second.up = False
+        assert draw(stream, 8) == [4, 0]
+        clock.now += PATIENCE_S - 0.1
+        assert draw(stream, 4) == [0, 0] and draw(stream, 4) == [0, 0]
+        second.up = True
+        assert draw(stream, 4) == [0, 4]
+
+
 def test_a_server_that_has_given_nothing_yet_has_more_time():
     stream, (_, second), clock = sharded()
     second.up = False
@@ -160,6 +172,16 @@ def test_a_stream_that_fails_is_opened_again_at_most_once_a_second():
     draw(stream, 8)
     assert second.opened == 3
     assert draw(stream, 8) == [4, 4]
+
+
+def test_one_that_has_failed_and_gives_again_may_be_the_last_that_is_left():
+    stream, (first, second), clock = sharded()
+    second.ended = second.mends = True
+    assert draw(stream, 8) == [8, 0] and not stream.ready(1)  # What the second was asked for isn't there.
+    clock.now += REOPEN_S
+    assert draw(stream, 8) == [4, 4]
+    first.ended = True
+    assert draw(stream, 8) == [0, 8]
 
 
 def test_one_that_all_wait_for_is_opened_again_though_nothing_else_arrives():
@@ -213,6 +235,21 @@ def test_priorities_go_to_all_and_nobody_waits_for_a_server_that_is_away():
         stream.prioritise(keys, np.array([1.0, np.nan]))
     stream.close()
     assert (first.closed, second.closed) == (1, 1)
+
+
+def test_priorities_go_on_after_a_server_that_ended_before_it_was_told():
+    told = threading.Event()
+
+    def mutate(updates):
+        if 1 in updates:
+            raise RuntimeError("the server has ended")
+        told.set()
+
+    stream = ShardedStream(TABLE, [Shard(Server(0).shard.open, mutate)], SIZE)
+    for key in (1, 2):
+        stream.prioritise(np.array([key], np.uint64), np.ones(1))
+    assert told.wait(30.0)
+    stream.close()
 
 
 def test_a_uniform_table_takes_no_priorities():

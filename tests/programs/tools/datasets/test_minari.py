@@ -34,6 +34,8 @@ def test_the_environment_is_the_recorded_one_with_what_was_unusual():
     record("lake-v0", lake, 2)
     dataset = datasets.MinariDataset("lake-v0")
     assert dataset.env() == Gymnasium("FrozenLake-v1", {"is_slippery": False, "max_episode_steps": 7})
+    record("endless-v0", gymnasium.make("CartPole-v1", max_episode_steps=-1), 1)
+    assert datasets.MinariDataset("endless-v0").env() == Gymnasium("CartPole-v1", {"max_episode_steps": -1})
     dataset.require(dataset.env())
     with pytest.raises(ValueError, match="data set 'lake-v0': 'observation' is int32"):
         dataset.require(Gymnasium("CartPole-v1"))
