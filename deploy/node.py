@@ -31,6 +31,7 @@ from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.command_line.arguments import origin_of, split_flags
 from boonta.programs.wiring.interpreters.local import ON_CPU, ROLE_ENVIRONMENT
 from boonta.programs.wiring.joining import FILE, Servers, hide, read_servers, with_joined
+from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder import compiled, journal, session
 from boonta.programs.wiring.run_folder.provenance import built_from
@@ -93,8 +94,7 @@ def main(arguments: list[str]) -> int:
             _enter(environment, arguments, variables)
         key = None if servers.local else _key(place.key, built.run)
         interrupts.end_with_input()
-        if tunnelled.keeps_tables(task.name) and (tight := capacity.check(built.program, apart=True)):
-            journal.LOG.warning("%s", tight)
+        _check_memory(built.program, task)
         route = tunnelled.Route(task, tasks, key) if place.tunnel and key else None
         program = with_joined(built.program, task.label, task.index) if task.joined else built.program
         launchable = core.bind(program, servers.addresses, key, route, task.name)
@@ -129,6 +129,14 @@ def _opened(built: Built, flags: list[str]) -> contextlib.AbstractContextManager
     """The session of the run, which is the monitor's: only this node has the run's folder to itself."""
     origin = origin_of(built.function, flags, built.program)
     return session.opened(built.program.name, built.run, built.settings, origin, "each node by a command of its own")
+
+
+def _check_memory(program: Program, task: core.Task) -> None:
+    """Warns of, or refuses, what this node keeps in this machine's memory; see `capacity.check`."""
+    if tunnelled.keeps_tables(task.name) and (tight := capacity.check(program, apart=True)):
+        journal.LOG.warning("%s", tight)
+    if task.role == "learner":
+        capacity.require_room_for_batches(program)
 
 
 def _servers(place: Place, tasks: tuple[core.Task, ...]) -> Servers:

@@ -27,7 +27,7 @@ from boonta.nodes.fused.dispatch import Lengths, Pending, Pipeline
 from boonta.nodes.fused.episodes import Recent
 from boonta.nodes.fused.evaluations import Evaluations
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Setup, check_setup, one_learner
-from boonta.nodes.fused.nans import require_none
+from boonta.nodes.fused.nans import described
 from boonta.nodes.fused.saver import StateSaver
 from boonta.nodes.hosts.agreement import Agreement, Decision
 from boonta.nodes.learning.profiling import Profile, Tracer
@@ -111,6 +111,7 @@ class Anakin(Node):
         self._agreement = agreement or Agreement()
         check_setup(setup, self._limits)
         self._fused, self._num_envs = fuse(setup), num_envs
+        self._unsound: dict[str, str] = {}  # By learner, what its environments have shown as NaN.
         program = self._fused.program
         self._eval_every = evaluation.in_updates(program.env_steps / program.updates / self._fused.learners)
 
@@ -247,10 +248,21 @@ class Anakin(Node):
             self.heartbeat()  # The next evaluation may come before a regular one, and take this one's place.
 
     def _sound(self, episodes: stage.Episodes, updates: int, env_steps: int) -> stage.Episodes:
-        """Refuses what environments have shown as NaN; returns the episodes without the counts of it."""
-        if episodes.nans is not None:
-            slots = self._num_envs * self._fused.learners
-            require_none(episodes.nans, self._fused.names, env_steps // slots, updates)
+        """Ends the run once the environments of all learners have shown NaN; one member's are no loss of the others.
+
+        Returns:
+          The episodes without the counts of NaN.
+        """
+        if episodes.nans is None:
+            return episodes
+        names = self._fused.names
+        found = described(episodes.nans, names, env_steps // (self._num_envs * len(names)), updates)
+        self._unsound |= found
+        if len(self._unsound) == len(names):
+            more = f"; it is so in all {len(names)} members" if len(names) > 1 else ""
+            raise FloatingPointError(self._unsound[names[0]] + more)
+        for name, message in found.items():
+            self.warn(message, name)
         return episodes._replace(nans=None)
 
     def _account(self, env_steps: int, renewed: int, episodes: stage.Episodes) -> None:

@@ -17,7 +17,7 @@ from boonta.envs.base import FIRST, TimeStep
 class Nans(NamedTuple):
     """The NaNs in some steps of all slots, and the place of the first.
 
-    What follows on an action that is NaN itself is not among them: the policy is its cause.
+    What an action that is NaN itself leads to at once is not among them: the policy is its cause.
 
     Attributes:
       times: float32 [], how many each leaf of real numbers has, by its name.
@@ -63,30 +63,27 @@ def joined(before: Nans | None, after: Nans | None) -> Nans | None:
     )
 
 
-def require_none(nans: Nans, names: Sequence[str], steps: int, updates: int) -> None:
-    """Refuses to go on from what environments have shown as NaN; no one else looks at it.
+def described(nans: Nans, names: Sequence[str], steps: int, updates: int) -> dict[str, str]:
+    """A message for each learner whose environments have shown NaN, by its name; no one else looks at it.
 
     Args:
       nans: those of the last steps, on the host; of a population arrays [members].
-      names: what the message calls each learner; one that is alone has an empty name.
+      names: what messages call each learner; one that is alone has an empty name.
       steps: the steps of each slot so far.
       updates: the updates so far.
 
-    Raises:
-      FloatingPointError: there are some; the message has the leaves, the slot and the step.
+    Returns:
+      The messages, with the leaves, the slot and the step of the first.
     """
     times, last, step, slot = jax.tree.map(np.atleast_1d, nans)
-    found = np.flatnonzero(sum(times.values()))
-    if not found.size:
-        return
-    i = found[0]
-    leaves = ", ".join(f"{name} ({number[i]:,.0f} times)" for name, number in times.items() if number[i])
-    of = f"{names[i]}: " if names[i] else ""
-    others = f"; it is so in {found.size - 1} more of the members" if found.size > 1 else ""
-    raise FloatingPointError(
-        f"{of}the environment's {leaves} is NaN, after {updates:,} updates, first in slot {slot[i]} at step "
-        f"{steps - last[i] + step[i]:,}{others}"
-    )
+    found = {}
+    for i in np.flatnonzero(sum(times.values())):
+        leaves = ", ".join(f"{leaf} ({number[i]:,.0f} times)" for leaf, number in times.items() if number[i])
+        found[names[i]] = (
+            f"{names[i]}{': ' * bool(names[i])}the environment's {leaves} is NaN, after {updates:,} updates, first in "
+            f"slot {slot[i]} at step {steps - last[i] + step[i]:,}"
+        )
+    return found
 
 
 def _counts(timestep: TimeStep) -> dict[str, jax.Array]:

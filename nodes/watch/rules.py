@@ -51,10 +51,12 @@ class Rule:
     collapse: bool = False
 
 
-def _entropy(row: Numbers, seen: Seen) -> str:
+def _entropy(row: Numbers, seen: Seen) -> str | None:
     entropy = row.get("entropy")
     if entropy is None or entropy >= LOW_ENTROPY * seen.most_entropy or seen.does_well:
         return ""
+    if seen.stale:
+        return None
     return f"the policy's entropy is {entropy:.3g} of {seen.most_entropy:.3g}, and returns are far from their best"
 
 

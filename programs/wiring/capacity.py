@@ -55,7 +55,7 @@ def check(program: Program, apart: bool = False) -> str:
         message names the setting.
     """
     if not apart:  # There the learner has a machine of its own.
-        _require_room_for_batches(program)
+        require_room_for_batches(program)
     tables: Sequence[Table] = program.agent.tables if program.agent else ()
     place: Place | None = None
     if program.run.launch == "sebulba":
@@ -87,10 +87,12 @@ def _traced(program: Program) -> Steps:
     return signature_of(program)()
 
 
-def _require_room_for_batches(program: Program) -> None:
+def require_room_for_batches(program: Program) -> None:
     """Raises ValueError where the batches of one dispatch take more memory than there is: it would compile for ever."""
     group = program.of_role("learner")
     if program.run.launch == "anakin" or group is None or "updates_per_step" not in parameters(group.node):
+        return
+    if program.agent is None or not program.agent.tables:  # The learner is the user's own.
         return
     given = group.setting("updates_per_step", None)
     updates = program.agent.update.at_once if given is None else given
@@ -107,10 +109,11 @@ def _require_room_for_batches(program: Program) -> None:
     batch = place.copies * contract.bytes_of_batch(table, _traced(program))
     if updates * batch > place.most:
         name = "the agent's update.at_once" if given is None else "updates_per_step"
+        most = math.floor(place.most / batch)
         raise ValueError(
             f"{group.label}: {name} is {updates}; this many batches take {updates * batch / 1e9:,.1f} GB, and "
-            f"{place.name} has {place.most / 1e9:,.1f} GB of memory, so that it must be at most "
-            f"{math.floor(place.most / batch)} (--updates-per-step)"
+            f"{place.name} has {place.most / 1e9:,.1f} GB of memory, "
+            + (f"so that it must be at most {most} (--updates-per-step)" if most else "less than a single batch takes")
         )
 
 

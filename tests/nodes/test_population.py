@@ -18,6 +18,8 @@ from boonta.nodes import metrics
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused import dispatch
+from boonta.nodes.fused.nans import Nans
+from boonta.nodes.fused.stage import Episodes
 from boonta.nodes.snapshots.best import Record, read_record
 from boonta.nodes.snapshots.store import Retention, numbers
 from boonta.nodes.watch.evaluation import NONE, Evaluation
@@ -224,10 +226,27 @@ def test_what_its_environments_show_as_nan_is_named_and_no_learning_rate_is_blam
     monkeypatch.setattr("boonta.tests.helpers.members.ENV", Unsound(rows=4, columns=3))
     message = (
         r"^member 0 \(seed 3\): the environment's reward \(\d+ times\) is NaN, after \d+ updates, "
-        r"first in slot 0 at step 3; it is so in 3 more of the members$"
+        r"first in slot 0 at step 3; it is so in all 4 members$"
     )
     with pytest.raises(FloatingPointError, match=message):
         run(population(tmp_path))
+
+
+def test_what_the_environments_of_some_members_show_as_nan_is_no_loss_of_the_others(tmp_path):
+    node = population(tmp_path)
+
+    def collect(*times: float) -> None:
+        zeros = np.zeros(4, np.int32)
+        shown = Nans({"reward": np.array(times)}, zeros, zeros, zeros)
+        node._sound(Episodes(*np.zeros((4, 4)), nans=shown), updates=8, env_steps=0)
+
+    collect(0.0, 3.0, 1.0, 0.0)
+    collect(0.0, 0.0, 5.0, 2.0)
+    found = ["member 1 (seed 4): …reward (3", "member 2 (seed 3): …reward (1", "member 3 (seed 4): …reward (2"]
+    told = [warning.replace("the environment's ", "…").partition(" times")[0] for warning in node.warnings]
+    assert told == found
+    with pytest.raises(FloatingPointError, match=r"^member 0 .*; it is so in all 4 members$"):
+        collect(1.0, 0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(

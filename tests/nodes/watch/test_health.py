@@ -161,6 +161,8 @@ def test_an_evaluation_counts_once_however_many_rows_have_it():
     before = evaluated(1, 0, 10.0, 10), evaluated(20, 1, 90.0, 10)
     assert judged(*before, evaluated(4, 21, 30.0, 10))[1] == []
     assert judged(*before, evaluated(5, 21, 30.0, 10))[1] == ["returns fell"]
+    certain = [[row | {"entropy": 0.0, "entropy_uniform": 1.0} for row in evaluated(n, 21, 30.0, 10)] for n in (2, 3)]
+    assert [judged(*before, rows)[1] for rows in certain] == [[], ["entropy collapse"]]
 
 
 def test_evaluations_before_the_first_return_are_no_best():

@@ -13,6 +13,7 @@ from boonta.agents.base import Table
 from boonta.envs.catch import Catch
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.actor import Actor
+from boonta.nodes.base import Node
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.learner import Learner
@@ -200,3 +201,25 @@ def test_a_refusal_leaves_nothing(monkeypatch, tmp_path, capsys):
         launch.main(solo_program, ["--workdir", str(tmp_path / "run"), "--launch", "sebulba"])
     assert ended.value.code == 2 and "table 'trajectories': size is 32; " in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+class Own(Node):
+    """A learner that has its data from elsewhere."""
+
+    role = "learner"
+
+    def __init__(self, name: str, monitor=None, updates_per_step: int = 8):
+        super().__init__(name, monitor)
+
+
+def test_batches_of_a_learner_with_data_of_its_own_are_its_own_affair(monkeypatch):
+    has(monkeypatch, total=0.001)
+    for agent in (None, AGENT._replace(tables=())):
+        assert capacity.check(Program("own", Run(), agent, Catch(), (group(Own),))) == ""
+
+
+def test_a_single_batch_that_is_too_large_is_told(monkeypatch):
+    has(monkeypatch, total=0.001)
+    groups = (group(Learner, updates_per_step=8), group(Actor))
+    with pytest.raises(ValueError, match="GB of memory, less than a single batch takes$"):
+        capacity.require_room_for_batches(program("local_mp", REPLAY, groups=groups))
