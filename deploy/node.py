@@ -136,7 +136,7 @@ def _check_memory(program: Program, task: core.Task) -> None:
     if tunnelled.keeps_tables(task.name) and (tight := capacity.check(program, apart=True)):
         journal.LOG.warning("%s", tight)
     if task.role == "learner":
-        capacity.require_room_for_batches(program)
+        capacity.require_room_for_batches(program, learns_here=True)
 
 
 def _servers(place: Place, tasks: tuple[core.Task, ...]) -> Servers:

@@ -229,7 +229,7 @@ def bytes_of_batch(table: Table, step: Steps) -> int:
 
 
 def _bytes_of(rows: int, step: Steps) -> int:
-    """Bytes of so many steps with one core."""
+    """Bytes of `rows` steps with one core."""
 
     def size(nest: Any) -> int:
         return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in tree.flatten(nest))

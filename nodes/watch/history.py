@@ -55,23 +55,21 @@ class Seen:
         self.most_entropy = max(self.most_entropy, row.get("entropy", 0.0), row.get("entropy_uniform", 0.0))
         if "return_start" in row:
             self.started_at = row["return_start"]
-        version = row.get("eval_version")
-        evaluated = False
-        if version is not None and version != self._evaluated:
-            evaluated = True
+        version = row.get("eval_version", self._evaluated)
+        evaluated = version != self._evaluated
+        if version is not None and evaluated:
             if self._evaluated is not None:
                 self.longest_gap = max(self.longest_gap or 0.0, version - self._evaluated)
             self._evaluated = version
         if "return" in row and not self._trains:
             self._trains = True
             self._forget_scores()  # Those of evaluations, which may use another policy.
-        scored = evaluated and "eval_return" in row and "eval_return_se" in row
+        name = "return" if self._trains else "eval_return"
+        enough = row.get("return_episodes", EPISODES) >= EPISODES if self._trains else evaluated
+        scored = enough and name in row and f"{name}_se" in row
+        if scored:
+            self._add_score(Mean(row[name], row[f"{name}_se"]))
         self.stale = not self._trains and not scored
-        if not self._trains:
-            if scored:
-                self._add_score(Mean(row["eval_return"], row["eval_return_se"]))
-        elif "return" in row and "return_se" in row and row.get("return_episodes", EPISODES) >= EPISODES:
-            self._add_score(Mean(row["return"], row["return_se"]))
 
     def add_typical(self, row: Numbers) -> None:
         """Adds the row's norms to the typical values, unless they are far from them."""

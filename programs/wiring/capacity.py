@@ -80,15 +80,24 @@ def check(program: Program, apart: bool = False) -> str:
     return judge(tables, _traced(program), place)
 
 
-def _traced(program: Program) -> Steps:
-    """One raw step, as the policy stores it."""
-    if program.run.launch == "local_mp":  # Tracing a policy may start JAX, which must leave accelerators to the nodes.
+def _traced(program: Program, learns_here: bool = False) -> Steps:
+    """One raw step, as the policy stores it; see `require_room_for_batches` for `learns_here`."""
+    # Tracing a policy may start JAX, which must leave accelerators to the nodes.
+    if program.run.launch == "local_mp" and not learns_here:
         jax.config.update("jax_platforms", "cpu")
     return signature_of(program)()
 
 
-def require_room_for_batches(program: Program) -> None:
-    """Raises ValueError where the batches of one dispatch take more memory than there is: it would compile for ever."""
+def require_room_for_batches(program: Program, learns_here: bool = False) -> None:
+    """Refuses more batches in one dispatch than memory holds: they would compile for ever.
+
+    Args:
+      program: the program.
+      learns_here: whether this process is the learner's own, to which JAX must not lose the accelerator.
+
+    Raises:
+      ValueError: the message names the setting.
+    """
     group = program.of_role("learner")
     if program.run.launch == "anakin" or group is None or "updates_per_step" not in parameters(group.node):
         return
@@ -106,7 +115,7 @@ def require_room_for_batches(program: Program) -> None:
         place = _host()
     if place is None or updates * place.copies * contract.bytes_of_batch(table, _generous(program)) <= place.most:
         return
-    batch = place.copies * contract.bytes_of_batch(table, _traced(program))
+    batch = place.copies * contract.bytes_of_batch(table, _traced(program, learns_here))
     if updates * batch > place.most:
         name = "the agent's update.at_once" if given is None else "updates_per_step"
         most = math.floor(place.most / batch)

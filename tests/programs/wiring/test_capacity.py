@@ -173,6 +173,17 @@ def test_policies_are_traced_only_where_it_is_close_and_leave_accelerators_alone
     assert configured == [("jax_platforms", "cpu")]
 
 
+def test_a_learner_that_checks_its_own_batches_keeps_its_accelerator(monkeypatch):
+    configured: list[tuple] = []
+    monkeypatch.setattr(jax.config, "update", lambda *given: configured.append(given))
+    has(monkeypatch, total=4)
+    close = program("local_mp", REPLAY, groups=(group(Learner, updates_per_step=40), group(Actor)))
+    capacity.require_room_for_batches(close, learns_here=True)
+    assert not configured
+    capacity.require_room_for_batches(close)
+    assert configured == [("jax_platforms", "cpu")]
+
+
 def test_a_fused_program_has_no_queue_and_a_program_without_a_replay_server_no_tables(monkeypatch):
     has(monkeypatch, total=0)
     assert capacity.check(program("anakin", QUEUE)) == ""
