@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents import encoders, networks, sequences
-from boonta.agents.base import Nest, Policy, Slots
+from boonta.agents.base import Batch, Nest, Policy, Slots
 from boonta.agents.config import check, documented, field
 from boonta.agents.groups import Torso
 from boonta.agents.heads import Box, scalar_head
-from boonta.agents.optimisation import Statistics
+from boonta.agents.normalisation import Moments, merge_moments, moments_seen, no_moments_of, normalise_stack
+from boonta.agents.optimisation import AgentLoss, Context, Loss, Outcome, Statistics
 from boonta.agents.transitions import MUJOCO, PIXELS
 from boonta.envs.base import EnvSpec, TimeStep
 
@@ -53,6 +54,12 @@ class Layers:
     )
     critics: int = field(
         2, "Number of critics; the least of their values counts.", unit="critics", source="[TC], 2", at_least=1
+    )
+    normalise_observations: bool = field(
+        False,
+        "Whether observations of real numbers or pixels are shifted and scaled by their running mean and deviation, "
+        "each number by its own.",
+        source="own choice; False as in [SAC] and [TC]",
     )
     frame_stack: int = field(
         1, "L, frames that the networks see at once.", unit="frames", source="[SAC] and [TC], 1", at_least=1
@@ -184,15 +191,76 @@ def check_encoder(layers: Layers, spec: EnvSpec, torso: networks.MakeTorso | Non
             )
 
 
+class Learned(NamedTuple):
+    """Statistics of an update, which actors get beside the policy's params.
+
+    Attributes:
+      transitions: float32 [], the number of transitions that the params have learned from.
+      observations: moments of the frames of all batches; () where they aren't normalised.
+    """
+
+    transitions: jax.Array
+    observations: Moments | tuple[()] = ()
+
+
+def statistics_of(layers: Layers, spec: EnvSpec) -> Statistics:
+    """The statistics of an update; those of a batch are `Learned`, too."""
+
+    def init() -> Learned:
+        return Learned(jnp.zeros(()), no_moments_of(spec) if layers.normalise_observations else ())
+
+    def merge(a: Learned, b: Learned) -> Learned:
+        transitions = a.transitions + b.transitions
+        if isinstance(a.observations, Moments) and isinstance(b.observations, Moments):
+            return Learned(transitions, merge_moments(a.observations, b.observations))
+        return Learned(transitions)
+
+    return Statistics(init, merge)
+
+
+def normalising(networks: Networks, moments: Moments | tuple[()]) -> Networks:
+    """The same networks, which normalise what they see by these moments; unchanged by ()."""
+    if not isinstance(moments, Moments):
+        return networks
+    return networks._replace(
+        policy=lambda params, stack: networks.policy(params, normalise_stack(stack, moments)),
+        critics=lambda params, stack, action: networks.critics(params, normalise_stack(stack, moments), action),
+    )
+
+
+def with_statistics(loss: AgentLoss, networks: Networks, **parts: Any) -> Loss:
+    """A loss whose networks normalise by the context's moments, and whose statistics are `Learned`.
+
+    Args:
+      loss: `sac_loss`, `td3_loss` or one like them, whose statistics are the number of transitions.
+      networks: the networks, which don't normalise.
+      parts: further arguments of the loss.
+    """
+
+    def measuring(params: Nest, context: Context, batch: Batch) -> tuple[Any, Outcome]:
+        moments = context.statistics.observations
+        value, outcome = loss(params, context, batch, networks=normalising(networks, moments), **parts)
+        seen = moments_seen(batch) if moments else ()
+        return value, outcome._replace(statistics=Learned(outcome.statistics, seen))
+
+    return measuring
+
+
 def make_policy(
-    act: Callable[[Nest, jax.Array, Nest], jax.Array], box: Box, spec: EnvSpec, frame_stack: int, explores: bool
+    made: Networks,
+    act: Callable[[jax.Array, jax.Array], jax.Array],
+    box: Box,
+    spec: EnvSpec,
+    frame_stack: int,
+    explores: bool,
 ) -> Policy:
     """Acts by the policy's params; as long as they have learned from nothing, an explorer acts uniformly at random.
 
     So actions are random until the table has its `min_size`, and no more where an actor or a run starts again.
 
     Args:
-      act: `(params of "policy", key, stack [B, ..., L]) -> action [B, *shape]`.
+      made: the networks.
+      act: `(outputs [B, P] of the policy's last layer, key) -> action [B, *shape]`.
       box: the bounds of the actions.
       spec: the env's spec.
       frame_stack: L.
@@ -208,7 +276,8 @@ def make_policy(
     def step(params: Nest, key: jax.Array, timestep: TimeStep, frames: Nest) -> tuple[jax.Array, Nest, Nest]:
         stack, frames = sequences.push(frames, timestep.observation, timestep.step_type)
         act_key, random_key = jax.random.split(key)
-        action = act(params["policy"], act_key, stack)
+        outputs = normalising(made, params["observations"]).policy(params["policy"], stack)
+        action = act(outputs, act_key)
         if explores:
             uniform = jax.random.uniform(random_key, (action.shape[0], box.size), minval=-1.0, maxval=1.0)
             action = jnp.where(params["transitions"] > 0, action, box.unscale(uniform))
@@ -217,11 +286,6 @@ def make_policy(
     return Policy(initial_state, step, deterministic=not explores)
 
 
-def count_transitions() -> Statistics:
-    """Statistics of an update: the number of transitions that its params have learned from."""
-    return Statistics(init=lambda: jnp.zeros(()), merge=lambda count, new: count + new)
-
-
-def published(params: Nest, statistics: Nest) -> Nest:
-    """What actors get: the policy's params, and how much they have learned from; no critics."""
-    return {"policy": params["policy"], "transitions": statistics}
+def published(params: Nest, statistics: Learned) -> Nest:
+    """What actors get: the policy's params, and what they have learned from; no critics."""
+    return {"policy": params["policy"], **statistics._asdict()}

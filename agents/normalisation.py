@@ -15,7 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from boonta.agents.base import Nest
+from boonta.agents.base import Batch, Nest
+from boonta.agents.optimisation import AgentLoss, Context, Outcome, Statistics
+from boonta.agents.views import view_of
+from boonta.envs.base import EnvSpec
 
 LIMIT = 10.0  # Standard deviations from the mean; what is farther away counts as this far.
 
@@ -108,3 +111,33 @@ def _normalise_leaf(x: jax.Array, mean: jax.Array, variance: jax.Array) -> jax.A
     shifted = normalise(x, Moments(jnp.float32(1), mean[..., None], variance[..., None]))
     axes = tuple(range(-mean.ndim - 1, -1))  # Those of the frame.
     return shifted * jnp.any(x > 0, axis=axes, keepdims=True) if is_pixels(x) else shifted
+
+
+def no_moments_of(spec: EnvSpec) -> Moments:
+    """The moments of no frames: of the leaves that are `measured` of what networks see of a frame."""
+    return no_moments(measured(view_of(spec.observations)))
+
+
+def moments_seen(batch: Batch) -> Moments:
+    """The moments of the frames of a batch, leaf by leaf as in `no_moments_of`."""
+    return moments_of(measured(view_of(batch.steps.observation)))
+
+
+def observation_statistics(spec: EnvSpec) -> Statistics:
+    """The moments of frames over the rows of all batches so far."""
+    return Statistics(lambda: no_moments_of(spec), merge_moments)
+
+
+def with_moments(loss: AgentLoss) -> AgentLoss:
+    """The loss of a network that takes `(params, moments)`: of params alone, with the moments that the context has.
+
+    Target params have them beside them, too. The batch's own moments become its statistics.
+    """
+
+    def measuring(params: Nest, context: Context, batch: Batch, **parts: Any) -> tuple[Any, Outcome]:
+        moments = context.statistics
+        context = context._replace(target_params=(context.target_params, moments))
+        value, outcome = loss((params, moments), context, batch, **parts)
+        return value, outcome._replace(statistics=moments_seen(batch))
+
+    return measuring

@@ -20,9 +20,10 @@ from boonta.agents.base import Nest
 from boonta.agents.config import require
 from boonta.agents.groups import Torso
 from boonta.agents.heads import ActionHead, mask_illegal, scalar_head
+from boonta.agents.normalisation import normalise_stack
 from boonta.agents.recurrence import B, Inputs, T, checked_outputs, functions_of, unroll_lstm, with_last
 from boonta.agents.sequences import folded, unfolded
-from boonta.agents.views import view_of
+from boonta.agents.views import view_of, with_view
 from boonta.envs.base import BoardView, EnvSpec
 
 ALONE = "for a game of two: in a match a side isn't told the other's actions, which a core sees"
@@ -53,6 +54,17 @@ class Network(NamedTuple):
     init: Callable[[jax.Array], Nest]
     initial_state: Callable[[int], Nest]
     unroll: Callable[[Nest, Inputs, Nest], tuple[Outputs, Nest]]
+
+
+def normalising(network: Network) -> Network:
+    """The same network, whose unrolls take `(params, moments)` and normalise what is seen."""
+
+    def unroll(params: Nest, inputs: Inputs, state: Nest) -> tuple[Outputs, Nest]:
+        own, moments = params
+        seen = normalise_stack(view_of(inputs.stack), moments)
+        return network.unroll(own, inputs._replace(stack=with_view(inputs.stack, seen)), state)
+
+    return network._replace(unroll=unroll)
 
 
 class NetworkConfig(Protocol):

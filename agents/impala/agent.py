@@ -13,7 +13,8 @@ from boonta.agents.config import require_sign
 from boonta.agents.heads import make_action_head
 from boonta.agents.impala.config import Config
 from boonta.agents.impala.loss import impala_loss
-from boonta.agents.policy_value import Network, open_network
+from boonta.agents.normalisation import observation_statistics, with_moments
+from boonta.agents.policy_value import Network, normalising, open_network
 from boonta.envs.base import EnvSpec
 
 
@@ -50,6 +51,9 @@ def make(
     require_sign(config, spec.num_players)
     own = networks.name_of(network)
     network = open_network("impala", config, spec, head, network)
+    statistics = None
+    if config.normalise_observations:
+        network, loss, statistics = normalising(network), with_moments(loss), observation_statistics(spec)
     loss = functools.partial(loss, network=network, head=head, config=config)
     table = Table(
         name="trajectories",
@@ -64,7 +68,13 @@ def make(
     return Agent(
         policy=make_policy(network, head, spec, config.frame_stack, "sample"),
         eval_policy=make_policy(network, head, spec, config.frame_stack, config.eval_mode),
-        update=optimisation.make_update(network.init, loss, descent.chosen(config.optimiser, optimiser)),
+        update=optimisation.make_update(
+            network.init,
+            loss,
+            descent.chosen(config.optimiser, optimiser),
+            statistics=statistics,
+            published=lambda params, moments: params if statistics is None else (params, moments),
+        ),
         tables=(table,),
         network=own,
     )

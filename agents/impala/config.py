@@ -43,6 +43,12 @@ class Config:
         source="Table G.1",
         at_least=1,
     )
+    normalise_observations: bool = field(
+        False,
+        "Whether observations of real numbers or pixels are shifted and scaled by their running mean and deviation, "
+        "each number by its own.",
+        source="https://arxiv.org/abs/2006.05990, section 3.4; False as in the paper",
+    )
     eval_mode: Literal["greedy", "sample"] = field(
         "sample", "Whether evaluators take the likeliest action or draw one as actors do.", source=OWN
     )

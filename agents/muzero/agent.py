@@ -19,10 +19,11 @@ from boonta.agents.muzero import history
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import muzero_loss
 from boonta.agents.muzero.networks import Model, Prediction, make_model
-from boonta.agents.muzero.normalising import moments_seen, normalising, with_moments
+from boonta.agents.muzero.normalising import normalising
 from boonta.agents.muzero.policy import Planner, make_policy
 from boonta.agents.muzero.search import make_search
 from boonta.agents.n_step import FreshErrors
+from boonta.agents.normalisation import observation_statistics, with_moments
 from boonta.agents.views import view_of
 from boonta.envs.base import EnvSpec
 
@@ -64,7 +65,7 @@ def make(
     model = network if isinstance(network, Model) else make_model(config, view, num_actions, network)
     renew = statistics = None
     if config.normalise_observations:
-        model, loss, statistics = normalising(model), with_moments(loss), moments_seen(spec)
+        model, loss, statistics = normalising(model), with_moments(loss), observation_statistics(spec)
     if config.reanalyze_ratio and config.reanalyze == "update":
         renew = make_search(config, model, num_actions, explore=True)
     update = optimisation.make_update(

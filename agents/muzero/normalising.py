@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from boonta.agents.base import Batch, Nest
+from boonta.agents.base import Nest
 from boonta.agents.muzero.history import Seen
 from boonta.agents.muzero.networks import ChanceModel, Model
-from boonta.agents.normalisation import Moments, measured, merge_moments, moments_of, no_moments, normalise_stack
-from boonta.agents.optimisation import AgentLoss, Context, Outcome, Statistics
-from boonta.agents.views import view_of
-from boonta.envs.base import EnvSpec
+from boonta.agents.normalisation import Moments, normalise_stack
 
 
 def normalising(model: Model) -> Model:
@@ -50,20 +47,3 @@ def normalising(model: Model) -> Model:
         foresee=model.foresee and unchanged(model.foresee),
         chance=chance,
     )
-
-
-def with_moments(loss: AgentLoss) -> AgentLoss:
-    """The loss of a normalising model: params and target params have the moments beside them. It adds the batch's."""
-
-    def measuring(params: Nest, context: Context, batch: Batch, **parts: Any) -> tuple[Any, Outcome]:
-        moments = context.statistics
-        context = context._replace(target_params=(context.target_params, moments))
-        value, outcome = loss((params, moments), context, batch, **parts)
-        return value, outcome._replace(statistics=moments_of(measured(view_of(batch.steps.observation))))
-
-    return measuring
-
-
-def moments_seen(spec: EnvSpec) -> Statistics:
-    """The moments of what the network sees of a frame, over the rows of all batches so far."""
-    return Statistics(lambda: no_moments(measured(view_of(spec.observations))), merge_moments)

@@ -14,13 +14,12 @@ from boonta.agents.actor_policy import make_policy
 from boonta.agents.base import Agent, Nest, Table
 from boonta.agents.config import require, require_sign
 from boonta.agents.heads import make_action_head
-from boonta.agents.normalisation import Moments, measured, merge_moments, no_moments, normalise_stack
+from boonta.agents.normalisation import Moments, merge_moments, no_moments, no_moments_of
 from boonta.agents.optimisation import Context
-from boonta.agents.policy_value import Inputs, Network, Outputs, open_network
+from boonta.agents.policy_value import Network, normalising, open_network
 from boonta.agents.ppo.config import Config
 from boonta.agents.ppo.loss import Gathered, ppo_loss, prepare_units
 from boonta.agents.ppo.policy import with_earned
-from boonta.agents.views import view_of, with_view
 from boonta.envs.base import REWARD, EnvSpec
 
 
@@ -104,17 +103,6 @@ def make_table(config: Config) -> Table:
     )
 
 
-def normalising(network: Network) -> Network:
-    """The same network, whose unrolls take `(params, moments)` and normalise what is seen."""
-
-    def unroll(params: Nest, inputs: Inputs, state: Nest) -> tuple[Outputs, Nest]:
-        own, moments = params
-        seen = normalise_stack(view_of(inputs.stack), moments)
-        return network.unroll(own, inputs._replace(stack=with_view(inputs.stack, seen)), state)
-
-    return network._replace(unroll=unroll)
-
-
 def _published(params: Nest, statistics: Nest, config: Config) -> Nest:
     """The params that the network takes, and so the policy."""
     return (params, statistics.observations) if config.normalise_observations else params
@@ -131,7 +119,7 @@ def _statistics(config: Config, spec: EnvSpec) -> optimisation.Statistics | None
 
     def init() -> Gathered:
         return Gathered(
-            no_moments(measured(view_of(spec.observations))) if config.normalise_observations else (),
+            no_moments_of(spec) if config.normalise_observations else (),
             no_moments(REWARD) if config.normalise_rewards else (),
         )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 
@@ -53,12 +51,12 @@ def make(
     def init(key: jax.Array) -> Nest:
         return {**made.init(key), "temperature": jnp.log(jnp.float32(config.temperature))}
 
-    def sample(params: Nest, key: jax.Array, stack: Nest) -> jax.Array:
-        return head.distribution(made.policy(params, stack)).sample(key)
+    def sample(outputs: jax.Array, key: jax.Array) -> jax.Array:
+        return head.distribution(outputs).sample(key)
 
-    def mode(params: Nest, key: jax.Array, stack: Nest) -> jax.Array:
+    def mode(outputs: jax.Array, key: jax.Array) -> jax.Array:
         del key
-        return head.distribution(made.policy(params, stack)).mode()
+        return head.distribution(outputs).mode()
 
     optimisers = {
         "policy": config.policy_optimiser,
@@ -67,15 +65,15 @@ def make(
     }
     update = optimisation.make_update(
         init,
-        functools.partial(loss, networks=made, head=head, box=box, config=config),
+        actor_critic.with_statistics(loss, made, head=head, box=box, config=config),
         descent.chosen(optimisers, optimiser),
         target=optimisation.Target(tau=config.tau, part=lambda params: params["critic"]),
-        statistics=actor_critic.count_transitions(),
+        statistics=actor_critic.statistics_of(config.layers, spec),
         published=actor_critic.published,
     )
     return Agent(
-        policy=actor_critic.make_policy(sample, box, spec, frame_stack, explores=True),
-        eval_policy=actor_critic.make_policy(mode, box, spec, frame_stack, explores=False),
+        policy=actor_critic.make_policy(made, sample, box, spec, frame_stack, explores=True),
+        eval_policy=actor_critic.make_policy(made, mode, box, spec, frame_stack, explores=False),
         update=update._replace(at_once=actor_critic.updates_at_once(config.layers, network)),
         tables=(make_table(config.replay, frame_stack),),
         network=networks.name_of(network),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-
 import haiku as hk
 import jax
 import jax.numpy as jnp
 
 from boonta.agents import actor_critic, descent, networks, optimisation
-from boonta.agents.base import Agent, Nest
+from boonta.agents.base import Agent
 from boonta.agents.heads import real_actions
 from boonta.agents.td3.config import Config
 from boonta.agents.td3.loss import td3_loss
@@ -55,27 +53,26 @@ def make(
 
     made = actor_critic.make_networks(config.layers, spec, box, last, box.size, network)
 
-    def explore(params: Nest, key: jax.Array, stack: Nest) -> jax.Array:
-        action = made.policy(params, stack)
+    def explore(action: jax.Array, key: jax.Array) -> jax.Array:
         noise = config.exploration_noise * jax.random.normal(key, action.shape)
         return box.unscale(jnp.clip(action + noise, -1.0, 1.0))
 
-    def exploit(params: Nest, key: jax.Array, stack: Nest) -> jax.Array:
+    def exploit(action: jax.Array, key: jax.Array) -> jax.Array:
         del key
-        return box.unscale(made.policy(params, stack))
+        return box.unscale(action)
 
     update = optimisation.make_update(
         made.init,
-        functools.partial(loss, networks=made, box=box, config=config),
+        actor_critic.with_statistics(loss, made, box=box, config=config),
         descent.chosen({"policy": config.policy_optimiser, "critic": config.critic_optimiser}, optimiser),
         periods={"policy": config.policy_delay},
         target=optimisation.Target(period=config.policy_delay, tau=config.tau),
-        statistics=actor_critic.count_transitions(),
+        statistics=actor_critic.statistics_of(config.layers, spec),
         published=actor_critic.published,
     )
     return Agent(
-        policy=actor_critic.make_policy(explore, box, spec, frame_stack, explores=True),
-        eval_policy=actor_critic.make_policy(exploit, box, spec, frame_stack, explores=False),
+        policy=actor_critic.make_policy(made, explore, box, spec, frame_stack, explores=True),
+        eval_policy=actor_critic.make_policy(made, exploit, box, spec, frame_stack, explores=False),
         update=update._replace(at_once=actor_critic.updates_at_once(config.layers, network)),
         tables=(make_table(config.replay, frame_stack),),
         network=networks.name_of(network),

@@ -17,6 +17,7 @@ CONTINUOUS = {
     "layers.torso.normalise": False,
     "layers.widths": (256, 256),
     "layers.normalise": False,
+    "layers.normalise_observations": False,
     "layers.critics": 2,
     "layers.frame_stack": 1,
     "replay.batch_size": 256,

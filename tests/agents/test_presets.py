@@ -21,6 +21,7 @@ IMPALA = {
     "gaussian.kind": "squashed",
     "gaussian.deviation": "state",
     "frame_stack": 4,
+    "normalise_observations": False,
     "eval_mode": "sample",
     "unroll_length": 20,
     "batch_size": 32,
