@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import pathlib
 import statistics
 import sys
@@ -85,6 +86,7 @@ def boonta(env_name: EnvName, options: Options) -> float:
         "replay.min_size": FIRST,
         "replay.samples_per_insert": BATCH / SLOTS,
         "optimiser.learning_rate": 2.5e-4,
+        "optimiser.max_grad_norm": math.inf,
     }
     agent = dqn.make(replaced(dqn.CATCH, settings), ENVS[env_name].spec)
     return measure(agent, ENVS[env_name], SLOTS, 1, options.seconds).rate

@@ -38,7 +38,8 @@ def shown(spec, size):
 def test_actions_are_uniform_until_something_is_learned_and_each_slots_own(name):
     agent = AGENTS[name](SPEC)
     params = agent.update.params(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
-    assert set(params) == {"policy", "transitions"}  # No critics go to actors.
+    assert set(params) == {"policy", "transitions", "observations"}  # No critics go to actors.
+    assert params["observations"] == ()  # Nor moments, unless observations are normalised.
     timestep, key = shown(SPEC, 4000), jax.random.PRNGKey(1)
     step, state = jax.jit(agent.policy.step), agent.policy.initial_state(Slots(4000))
     action, extras, _ = jax.device_get(step(params, key, timestep, state))
