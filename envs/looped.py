@@ -17,7 +17,7 @@ from boonta.envs import base
 from boonta.envs.actions import check_action, check_legal
 from boonta.envs.episode_metrics import checked
 from boonta.envs.spec_check import name_of
-from boonta.envs.step_check import require_fit
+from boonta.envs.step_check import as_specified
 
 
 class LoopedEnv(base.BatchedEnv):
@@ -86,10 +86,7 @@ def _stacked(spec: specs.Array, *leaves: Any) -> np.ndarray:
     """A leaf of all slots, [B, ...], in the dtype of its spec."""
     if spec.dtype.kind not in "iu":
         return np.stack(leaves, dtype=spec.dtype)
-    given = np.stack(leaves)
-    made = given.astype(spec.dtype, casting="same_kind", copy=False)
-    require_fit(spec, given, made)
-    return made
+    return as_specified(spec, np.stack(leaves))
 
 
 def _misfit(wanted: Any, observations: Sequence[Any]) -> str:

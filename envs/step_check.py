@@ -85,22 +85,23 @@ class StepCheck:
         return f"the environment's {name} is {leaf[where]} in slot {slot} at step {self._step:,}"
 
 
-def require_fit(spec: specs.Array, given: np.ndarray, made: np.ndarray) -> None:
-    """Refuses integers that the dtype of a leaf's spec doesn't hold: numpy makes others of them without a word.
+def as_specified(spec: specs.Array, given: np.ndarray) -> np.ndarray:
+    """A leaf's numbers in the dtype of its spec; the same array if it has that dtype.
+
+    numpy would make other integers of those that the dtype doesn't hold, and of fractions, without a word.
 
     Args:
       spec: the leaf's spec.
-      given: the environment's numbers.
-      made: the same ones in the spec's dtype.
+      given: the environment's numbers, of one slot or of all.
 
     Raises:
-      ValueError: they are other numbers.
+      ValueError: the spec has integers, and its dtype doesn't hold a number, such as 0.5, or -1 if it is unsigned.
     """
-    if given.dtype == made.dtype or given.dtype.kind not in "iu" or made.dtype.kind not in "iu":
-        return
-    wrong = given != made
-    if wrong.any():
+    with np.errstate(invalid="ignore"):  # The cast of NaN or an infinity, which is refused below.
+        made = given.astype(spec.dtype, copy=False)
+    if made is not given and made.dtype.kind in "iu" and (wrong := given != made).any():
         raise ValueError(f"{spec.name or 'an observation'} has {given[wrong][0]}, which {made.dtype} doesn't hold")
+    return made
 
 
 def _has_nan(leaf: Any) -> bool:

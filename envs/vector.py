@@ -19,7 +19,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from boonta.envs import base, spaces
 from boonta.envs.actions import check_action, check_legal
 from boonta.envs.episode_metrics import chosen
-from boonta.envs.step_check import require_fit
+from boonta.envs.step_check import as_specified
 
 MODE = "autoreset_mode"  # The name of the auto-reset in a vector environment's metadata.
 
@@ -117,9 +117,9 @@ class VectorBatch(base.BatchedEnv):
 
 def _copied(spec: specs.Array, leaf: Any) -> np.ndarray:
     """A copy of a leaf in the dtype of its spec."""
-    made = np.array(leaf, spec.dtype)
-    require_fit(spec, np.asarray(leaf), made)
-    return made
+    given = np.asarray(leaf)
+    made = as_specified(spec, given)
+    return made.copy() if made is given else made
 
 
 def _seeds(env: Any, seed: int) -> int | list[int]:

@@ -83,6 +83,36 @@ def test_looped_env_forgets_the_running_episode_on_reset():
     assert env.episodes() == [base.Episode(0, 2.0, 2)]
 
 
+@pytest.mark.parametrize(
+    ("board", "message"),
+    [
+        (np.array([1, -1]), "board has -1, which uint8 doesn't hold"),
+        (np.array([1, 256]), "board has 256, which uint8 doesn't hold"),
+        (np.array([1.0, 0.5]), "board has 0.5, which uint8 doesn't hold"),
+        (np.array([1.0, np.nan]), "board has nan, which uint8 doesn't hold"),
+    ],
+    ids=["negative", "large", "fraction", "nan"],
+)
+def test_looped_env_refuses_numbers_that_its_spec_does_not_hold(board, message):
+    class Boards(Countdown):
+        def _observation(self):
+            return board
+
+    spec = SPEC._replace(observations=specs.Array((2,), np.uint8, "board"))
+    with pytest.raises(ValueError, match=message):
+        LoopedEnv([Boards(1)], spec).reset()
+
+
+def test_looped_env_takes_other_dtypes_whose_numbers_its_spec_holds():
+    class Boards(Countdown):
+        def _observation(self):
+            return np.array([0, 255.0])
+
+    spec = SPEC._replace(observations=specs.Array((2,), np.uint8, "board"))
+    observation = LoopedEnv([Boards(1)], spec).reset().observation
+    assert observation.dtype == np.uint8 and observation.tolist() == [[0, 255]]
+
+
 def test_looped_env_closes_its_environments():
     envs = [Countdown(1), Countdown(1)]
     LoopedEnv(envs, SPEC).close()

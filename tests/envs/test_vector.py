@@ -111,6 +111,20 @@ def test_a_careless_one_is_taken_all_the_same():
     assert [step.observation[:, 0].tolist() for step in steps] == [[0, 0], [1, 1], [2, 2], [0, 3], [1, 0]]
 
 
+class Halves(Careless):
+    single_observation_space = spaces.Box(0, 9, (1,), np.int32)
+
+    def _show(self):
+        return super()._show() + self.count.max() / 2
+
+
+def test_fractions_where_its_space_has_integers_are_refused():
+    batch = Gymnasium(Halves, vectorised=True)(num_envs=2, seed=0)
+    assert batch.reset().observation.dtype == np.int32
+    with pytest.raises(ValueError, match="observation has 1.5, which int32 doesn't hold"):
+        batch.step(np.array([0, 1]))
+
+
 @pytest.mark.parametrize(
     ("env", "apart"),
     [
