@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import pathlib
 import shlex
+import typing
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -47,10 +49,12 @@ def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
       flags: the program's own flags. Wrong ones end the process with an error and code 2.
 
     Raises:
-      BadInput: the file or the function in it doesn't exist, or the result can't be spread over hosts.
+      BadInput: the file or the function in it doesn't exist, a path isn't absolute, or the result can't be spread over
+        hosts.
       ValueError: the program refuses its settings.
     """
     function = function_of(file)
+    _require_absolute(function, flags)
     run, settings = parse(function, list(flags))
     program = function(run=run, **settings)
     if not isinstance(program, Program):
@@ -124,24 +128,28 @@ def _folder_of(name: str, flags: Sequence[str]) -> str | None:
     return parser.parse_known_args(flags)[0].folder
 
 
-def require_absolute(flags: Sequence[str]) -> None:
-    """Refuses a --start-from that depends on the folder in which a command is given: nodes run in the repository's.
+def _require_absolute(function: ProgramFunction, flags: Sequence[str]) -> None:
+    """Refuses paths that depend on the folder in which a command is given: nodes run in the repository's.
+
+    These are --start-from and the program's own arguments that are paths, such as --data of programs/unplugged.py.
 
     Raises:
-      BadInput: it isn't absolute.
+      BadInput: one isn't absolute.
     """
-    given = _folder_of("start-from", flags)
-    if given and not (path := pathlib.Path(given).expanduser()).is_absolute():
-        raise BadInput(f"--start-from is {given!r}; it must be absolute for all machines, from here {path.absolute()}")
+    hints = inspect.get_annotations(function, eval_str=True)
+    paths = [name for name, hint in hints.items() if pathlib.Path in (hint, *typing.get_args(hint))]
+    for flag in ("start-from", *(name.replace("_", "-") for name in paths)):
+        given = _folder_of(flag, flags)
+        if given and not (path := pathlib.Path(given).expanduser()).is_absolute():
+            raise BadInput(f"--{flag} is {given!r}; it must be absolute for all machines, from here {path.absolute()}")
 
 
 def require_shared_workdir(flags: Sequence[str]) -> None:
-    """Refuses flags without a --workdir that is the same folder for all machines; see also `require_absolute`.
+    """Refuses flags without a --workdir that is the same folder for all machines.
 
     Raises:
-      BadInput: there is none, or one of them depends on the folder in which a command is given.
+      BadInput: there is none, or it depends on the folder in which a command is given.
     """
-    require_absolute(flags)
     workdir = workdir_of(flags)
     if workdir is None:
         raise BadInput("--workdir is missing after --: name a folder that all machines share, to go on from")

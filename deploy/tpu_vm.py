@@ -30,7 +30,7 @@ from typing import IO, NamedTuple
 import tyro
 
 from boonta.deploy import core
-from boonta.deploy.program import Built, build, host_flags, require_absolute
+from boonta.deploy.program import Built, build, host_flags
 from boonta.nodes.rpc import keys
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.command_line import faults
@@ -97,7 +97,6 @@ def prepare(machines: Machines, flags: Sequence[str]) -> Nodes:
     Raises:
       BadInput, ValueError: the program could not run.
     """
-    require_absolute(flags)
     if machines.root == ROOT and not (ROOT / "run").exists():
         raise BadInput(f"{ROOT} has no ./run, which starts the nodes: give --root, a clone on all of the machines")
     built = build(machines.program, flags)

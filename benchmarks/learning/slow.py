@@ -21,11 +21,11 @@ class SlowMinAtar(MinAtar):
     """A game of MinAtar, all of whose slots together take a fixed time for a step.
 
     Attributes:
-      step_s: seconds that a step takes at least; 0.02 is a simulator, or a robot, at 50 steps per second.
+      step_s: seconds that a step takes at least; 0.1 is a simulator, or a robot, at 10 steps per second.
     """
 
     game: str = "breakout"
-    step_s: float = 0.02
+    step_s: float = 0.1
 
     kind = "minatar"  # Whose presets are its own, too.
 

@@ -226,6 +226,13 @@ def test_program_files_that_cannot_be_built_are_refused(tmp_path):
         program.build(other, [])
 
 
+@pytest.mark.parametrize("given", [["--data", "runs/old"], ["--data=runs/old"], ["--start-from", "runs/old"]])
+def test_paths_that_depend_on_the_folder_are_refused(given, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match=f"--(data|start-from) is 'runs/old'; .* from here {tmp_path}/runs/old"):
+        program.build(ROOT / "programs" / "unplugged.py", given)
+
+
 def test_a_program_of_threads_has_no_nodes_to_spread():
     for launch in ("sebulba", "anakin"):
         with pytest.raises(BadInput, match=f"--launch {launch} makes one process per host: start it there"):
