@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from boonta.programs.experiments.curves import label_of
+from boonta.programs.experiments.curves import X, label_of
 from boonta.programs.experiments.results import Result
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.provenance import Provenance
@@ -85,7 +85,8 @@ def results_in(suite: Suite) -> list[Result]:
 def warnings_of(suite: Suite) -> list[str]:
     """What a reader must know who compares these runs: in what they differ besides their groups' settings."""
     results = results_in(suite)
-    found = [*_sizes(suite), *_seeds(suite), *_ends(suite), *_points(suite), *_environments(suite), *_across(suite)]
+    found = [*_sizes(suite), *_seeds(suite), *_ends(suite), *shortened(suite, "env_steps")]
+    found += [*_points(suite), *_environments(suite), *_across(suite)]
     unrecorded = [result for result in results if not result.starts]
     if unrecorded:
         found.append(f"nothing is recorded of source, versions and machine of {_named(unrecorded)}")
@@ -124,6 +125,22 @@ def commits(start: Provenance) -> str:
     """The commit of Boonta, and the program's if it is in another repository."""
     boonta, program = ((source.commit or "none")[:12] for source in (start.boonta, start.program))
     return boonta if boonta == program else f"Boonta {boonta}, program {program}"
+
+
+def shortened(suite: Suite, x: X) -> list[str]:
+    """Warnings about groups whose curves end before their longest runs do: a curve goes as far as all of its runs."""
+    found = []
+    for environment, groups in suite.items():
+        for group in groups:
+            results = sorted(group.results, key=lambda result: result.curve.on(x)[-1])
+            short, long = (float(each.curve.on(x)[-1]) for each in (results[0], results[-1]))
+            if long > TOLERANCE * short:
+                unit = "s" if x == "seconds" else label_of(x, (each.counter for each in results))
+                found.append(
+                    f"the curve of {group.name} in {environment} ends after {short:,.0f} {unit}, as {results[0].name} "
+                    f"does; {results[-1].name} goes on to {long:,.0f}"
+                )
+    return found
 
 
 def _difference(what: str, values: Sequence[tuple[str, Result]]) -> list[str]:

@@ -61,8 +61,9 @@ def plot(
         found, name, of_it = results_of_all(having, each, "newest")
         if lacking := ", ".join(run.folder.name for run, names in measured if each not in names):
             warnings[f"no {each}, so left out of its picture: {lacking}"] = None
-        warnings |= dict.fromkeys(of_it)
-        panels |= _panels(found, name, x)
+        suite = groups.suite_of(found)
+        warnings |= dict.fromkeys([*of_it, *groups.shortened(suite, x)])
+        panels |= _panels(suite, name, x)
         drawn |= {(one.folder, one.member): one for one in found}
     made_by = origins.command_of("plot", workdirs, {"metric": list(metric), "x": x, "out": out}, {"x": "env_steps"})
     _write(panels, target, x, made_by, list(drawn.values()))
@@ -101,9 +102,8 @@ def _named(asked: Sequence[str], of_runs: Sequence[Sequence[str]]) -> list[str]:
     return list(found)
 
 
-def _panels(results: Sequence[Result], metric: str, x: X) -> dict[str, dict[str, Band]]:
+def _panels(suite: groups.Suite, metric: str, x: X) -> dict[str, dict[str, Band]]:
     """The curves of a metric in each environment, by a panel's title and a group's name."""
-    suite = groups.suite_of(results)
     return {
         metric if len(suite) == 1 else f"{metric}, {environment}": {each.name: summary.band(each, x) for each in found}
         for environment, found in suite.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boonta.programs.experiments.groups import suite_of, warnings_of
+from boonta.programs.experiments.groups import shortened, suite_of, warnings_of
 from boonta.programs.experiments.origins import footer
 from boonta.programs.experiments.results import recorded, results_of
 from boonta.programs.wiring.run import BadInput
@@ -159,6 +159,21 @@ def test_other_numbers_of_runs_steps_and_episodes_are_reported(tmp_path):
         "final scores in catch are not at equal env steps: the curve of a ends at 300, that of c at 900",
         "number of episodes differs: 20 in a, b; 50 in c",
     ]
+
+
+def test_a_curve_that_ends_before_its_longest_run_is_reported(tmp_path):
+    results = [
+        result(tmp_path / "a", seed=0, returns=[0.0] * 9),
+        result(tmp_path / "b", seed=1, returns=[0.0] * 4),
+        result(tmp_path / "c", seed=2, returns=[0.0] * 9),
+        result(tmp_path / "d", seed=0, returns=[0.0] * 4, program="muzero"),
+        result(tmp_path / "e", seed=1, returns=[0.0] * 4, program="muzero"),
+    ]
+    suite = suite_of(results)
+    text = "the curve of impala in catch ends after 400 env steps, as b does; c goes on to 900"
+    assert shortened(suite, "env_steps") == [text]
+    assert shortened(suite, "seconds") == [text.replace("400 env steps", "40 s").replace("900", "90")]
+    assert text in warnings_of(suite)
 
 
 def test_other_rules_of_an_environment_are_reported(tmp_path):

@@ -72,6 +72,16 @@ def test_curves_over_env_steps_and_over_updates_come_with_a_warning(tmp_path, dr
     assert [xlabel for _, xlabel, _ in drawn] == ["env steps or updates"]
 
 
+def test_a_curve_that_ends_before_its_longest_run_comes_with_a_warning(tmp_path, drawn, capsys):
+    long = write(tmp_path / "long")
+    short = write_run(tmp_path / "short", (0.0, 0.5), seed=1)
+    plot((long, short))
+    text = "warning: the curve of impala in catch ends after 200 env steps, as short does; long goes on to 300"
+    assert text in capsys.readouterr().out.splitlines()
+    ((panels, _, _),) = drawn
+    assert panels["eval_return"]["impala"].x.tolist() == [100, 200]
+
+
 def test_pictures_of_other_metrics_do_not_replace_each_other(tmp_path):
     long = "m" * 300  # More letters than a file's name may have.
     run = write(tmp_path / "run", **{long: 1.0})
