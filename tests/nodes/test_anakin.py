@@ -177,7 +177,7 @@ def test_a_device_that_hangs_does_not_keep_the_node_from_its_end(tmp_path, monke
     anakin.stop()
     with monkeypatch.context() as patched:
         patched.setattr("boonta.nodes.fused.dispatch.DISPATCH_DEADLINE_S", 0.01)
-        patched.setattr("boonta.nodes.fused.dispatch.jax.device_get", lambda results: works.wait(20))
+        patched.setattr("boonta.nodes.fused.dispatch.jax.device_get", lambda results: works.wait(DEADLINE_S))
         with pytest.raises(TimeoutError, match="waited 0 s for the device"):
             anakin.close()
     works.set()

@@ -16,6 +16,7 @@ from boonta.nodes.base import Stopped
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused.dispatch import Pending
 from boonta.nodes.watch.evaluation import Evaluation
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.fused import ENV, IMPALA, agent, node
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
@@ -90,7 +91,7 @@ def test_a_long_evaluation_is_awaited_as_a_save_is_and_nothing_is_dispatched_beh
     def slow(results):
         if results[2] is not None:
             anakin.stop()  # As Ctrl-C would, while the device evaluates.
-            goes_on.wait(20)
+            goes_on.wait(DEADLINE_S)
         return get(results)
 
     def taken(*given):

@@ -24,6 +24,7 @@ from boonta.programs.wiring.interpreters.sebulba import build
 from boonta.programs.wiring.launch import Program, Run, group
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.batches import Batches, BatchStore
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.once
 
@@ -57,7 +58,8 @@ def run(nodes, learner: Ages, updates: int, before: int = 0) -> None:
     for node in nodes:
         node.stop()
     for thread in threads:
-        thread.join(timeout=20)
+        thread.join(timeout=DEADLINE_S)
+        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize(("actors", "num_envs", "staleness"), [(1, 8, 0), (4, 2, 0), (2, 2, 0), (2, 8, 1), (1, 8, 2)])

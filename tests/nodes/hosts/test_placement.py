@@ -26,6 +26,7 @@ from boonta.programs.wiring.interpreters.anakin import fused
 from boonta.programs.wiring.interpreters.sebulba import build
 from boonta.programs.wiring.launch import Program, Run, group
 from boonta.tests.helpers import tiny
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.once
 
@@ -73,7 +74,8 @@ def train(placement: Placement, updates: int, seen: int = 0) -> dict:
     for node in nodes:
         node.stop()
     for thread in threads:
-        thread.join(timeout=20)
+        thread.join(timeout=DEADLINE_S)
+        assert not thread.is_alive()
     devices = {leaf.devices().pop() for pieces in blocks for leaf in jax.tree.leaves(pieces[0].shards[-1])}
     return {"params": params, "rows": rows, "metrics": metrics, "devices": devices}
 
