@@ -39,8 +39,11 @@ def check_spec(env: base.Env) -> None:
     for path, leaf in tree.flatten_with_path(spec.observations):
         if not isinstance(leaf, specs.Array):
             raise ConformanceError("observations is a nest of dm_env specs", f"{name_of(path)}: {leaf!r}")
+        seen = f"{name_of(path)} of observations is {leaf.dtype}"
         if np.issubdtype(leaf.dtype, np.floating) and leaf.dtype != np.float32:
-            raise ConformanceError("real numbers are float32", f"{name_of(path)} of observations is {leaf.dtype}")
+            raise ConformanceError("real numbers are float32", seen)
+        if leaf.dtype != np.float32 and leaf.dtype.kind not in "biu":
+            raise ConformanceError("observations are numbers: float32, integers or bools", seen)
         _check_integers(leaf, f"{name_of(path)} of observations")
     if not isinstance(spec.actions, specs.BoundedArray):
         raise ConformanceError("actions is a DiscreteArray or a BoundedArray", repr(spec.actions))

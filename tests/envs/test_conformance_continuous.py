@@ -79,6 +79,14 @@ def test_a_sound_one_conforms():
             "real numbers are float32; seen: where of observations is float64",
         ),
         (
+            Changed(LoopedEnv, lambda spec: spec._replace(observations={"where": specs.Array((2,), np.complex64)})),
+            "observations are numbers: float32, integers or bools; seen: where of observations is complex64",
+        ),
+        (
+            Changed(LoopedEnv, lambda spec: spec._replace(observations={"name": specs.Array((), "U3")})),
+            "observations are numbers: .*; seen: name of observations is <U3",
+        ),
+        (
             Changed(LoopedEnv, lambda spec: spec._replace(actions=specs.BoundedArray((2,), np.float64, -1, 1))),
             "actions are integers or float32; seen: .*float64",
         ),
