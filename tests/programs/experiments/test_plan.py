@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 
 import pytest
@@ -25,12 +26,12 @@ def made(**content) -> Spec:
     return spec.made({"program": IMPALA, "env": "catch", "flags": ANAKIN, **content}, "sweep.yaml")
 
 
-def planned(given: Spec, folder: pathlib.Path, apart: bool = False) -> list[Job]:
+def planned(given: Spec, folder: pathlib.Path, apart: bool = False, elsewhere: bool = False) -> list[Job]:
     """The jobs, checked in this process, or apart in one of their own, as the command does."""
     with pytest.MonkeyPatch.context() as patched:
         if not apart:
             patched.setattr(check, "_answer_apart", check._answer_here)
-        return plan.plan(given, spec.entries(given), folder, plan.read(folder))
+        return plan.plan(given, spec.entries(given), folder, plan.read(folder), elsewhere)
 
 
 def begin(folder: pathlib.Path, job: Job) -> None:
@@ -90,6 +91,12 @@ def test_what_threads_of_one_process_can_not_be_is_refused_before_anything_start
         planned(made(flags={**ANAKIN, "launch": "sebulba"}, runs=variants), tmp_path)
     _, many, none = str(error.value).splitlines()
     assert "the number of actor nodes is 2; with --launch sebulba it is 1" in many and "num_envs is 0" in none
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "benchmarks" / "learning").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_sweeps_of_the_benchmarks_can_run(file, tmp_path):
+    given = dataclasses.replace(spec.read(file), seeds=1, populations=False)
+    assert len(planned(given, tmp_path, elsewhere=True)) == len(spec.entries(given))
 
 
 def test_an_unknown_environment_is_named_with_near_matches(tmp_path):
