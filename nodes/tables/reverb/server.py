@@ -37,10 +37,6 @@ class Server:
         """Ends the service; writers and readers that wait for it go on waiting."""
         self._server.Stop()
 
-    def wait(self) -> None:
-        """Blocks until the service ends."""
-        self._server.Wait()
-
 
 def make_table(table: Table, signature: Steps) -> Any:
     """The Reverb table for a `Table`.

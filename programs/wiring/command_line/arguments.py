@@ -8,7 +8,6 @@ import inspect
 import io
 import pathlib
 import sys
-import typing
 from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import Annotated, Any
@@ -21,7 +20,7 @@ from boonta.programs.wiring import environments
 from boonta.programs.wiring.command_line import help
 from boonta.programs.wiring.command_line.booleans import spelled_out
 from boonta.programs.wiring.command_line.integers import INTEGERS
-from boonta.programs.wiring.command_line.kinds import PRESET, presets_with_kinds, with_kinds
+from boonta.programs.wiring.command_line.kinds import presets_in, presets_with_kinds, with_kinds
 from boonta.programs.wiring.command_line.loading import load
 from boonta.programs.wiring.command_line.usual import refuse_usual
 from boonta.programs.wiring.construction import seeds_of
@@ -188,16 +187,12 @@ def _words(function: ProgramFunction, settings: dict[str, Any], env_name: str) -
 
 
 def _presets_named(hints: Mapping[str, Any], given: Sequence[str]) -> dict[str, tuple[str, Any]]:
-    """By parameter, the name and the value of each preset that the command line has as PARAMETER:NAME.
-
-    Such parameters have the hint that `tyro.extras.subcommand_type_from_defaults` makes.
-    """
+    """By parameter, the name and the value of each preset that the command line has as PARAMETER:NAME."""
     return {
         parameter: (mark.name, mark.default)
         for parameter, hint in hints.items()
-        for option in typing.get_args(hint)
-        for mark in getattr(option, "__metadata__", ())
-        if isinstance(mark, PRESET) and f"{parameter}:{mark.name}" in given
+        for mark in presets_in(hint)
+        if f"{parameter}:{mark.name}" in given
     }
 
 

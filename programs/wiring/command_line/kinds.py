@@ -42,11 +42,21 @@ def with_kinds(default: T, name: str, words: Sequence[str]) -> T:
     return with_values(default, changes) if changes else default
 
 
+def presets_in(hint: Any) -> list[Any]:
+    """The presets that an argument's type offers, as marks with `name` and `default`; none of an ordinary type.
+
+    Args:
+      hint: any type; one with presets is what `tyro.extras.subcommand_type_from_defaults` makes.
+    """
+    marks = [mark for option in typing.get_args(hint) for mark in getattr(option, "__metadata__", ())]
+    return [mark for mark in marks if isinstance(mark, PRESET)]
+
+
 def presets_with_kinds(hint: Any, name: str, words: Sequence[str]) -> Any:
     """The type of an argument that is one of several presets, each with the kinds that the command line names.
 
     Args:
-      hint: any type; those change that `tyro.extras.subcommand_type_from_defaults` makes.
+      hint: any type; those with presets change, see `presets_in`.
       name, words: as for `with_kinds`.
     """
 
@@ -54,9 +64,9 @@ def presets_with_kinds(hint: Any, name: str, words: Sequence[str]) -> Any:
         is_preset = isinstance(mark, PRESET)
         return dataclasses.replace(mark, default=with_kinds(mark.default, name, words)) if is_preset else mark
 
-    options = [(option, getattr(option, "__metadata__", ())) for option in typing.get_args(hint)]
-    if not any(isinstance(mark, PRESET) for _, marks in options for mark in marks):
+    if not presets_in(hint):
         return hint
+    options = [(option, getattr(option, "__metadata__", ())) for option in typing.get_args(hint)]
     made = [
         operator.getitem(Annotated, (option.__origin__, *map(changed, marks))) if marks else option
         for option, marks in options
