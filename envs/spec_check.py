@@ -39,12 +39,12 @@ def check_spec(env: base.Env) -> None:
     for path, leaf in tree.flatten_with_path(spec.observations):
         if not isinstance(leaf, specs.Array):
             raise ConformanceError("observations is a nest of dm_env specs", f"{name_of(path)}: {leaf!r}")
-        seen = f"{name_of(path)} of observations is {leaf.dtype}"
+        name = f"{name_of(path)} of observations"
         if np.issubdtype(leaf.dtype, np.floating) and leaf.dtype != np.float32:
-            raise ConformanceError("real numbers are float32", seen)
+            raise ConformanceError("real numbers are float32", f"{name} is {leaf.dtype}")
         if leaf.dtype != np.float32 and leaf.dtype.kind not in "biu":
-            raise ConformanceError("observations are numbers: float32, integers or bools", seen)
-        _check_integers(leaf, f"{name_of(path)} of observations")
+            raise ConformanceError("observations are numbers: float32, integers or bools", f"{name} is {leaf.dtype}")
+        _check_integers(leaf, name)
     if not isinstance(spec.actions, specs.BoundedArray):
         raise ConformanceError("actions is a DiscreteArray or a BoundedArray", repr(spec.actions))
     if spec.actions.dtype != np.float32 and not np.issubdtype(spec.actions.dtype, np.integer):

@@ -97,9 +97,11 @@ def as_specified(spec: specs.Array, given: np.ndarray) -> np.ndarray:
     Raises:
       ValueError: the spec has integers, and its dtype doesn't hold a number, such as 0.5, or -1 if it is unsigned.
     """
+    if given.dtype == spec.dtype:
+        return given
     with np.errstate(invalid="ignore"):  # The cast of NaN or an infinity, which is refused below.
-        made = given.astype(spec.dtype, copy=False)
-    if made is not given and made.dtype.kind in "iu" and (wrong := given != made).any():
+        made = given.astype(spec.dtype)
+    if made.dtype.kind in "iu" and (wrong := given != made).any():
         raise ValueError(f"{spec.name or 'an observation'} has {given[wrong][0]}, which {made.dtype} doesn't hold")
     return made
 

@@ -132,15 +132,20 @@ def shortened(suite: Suite, x: X) -> list[str]:
     found = []
     for environment, groups in suite.items():
         for group in groups:
-            results = sorted(group.results, key=lambda result: result.curve.on(x)[-1])
-            short, long = (float(each.curve.on(x)[-1]) for each in (results[0], results[-1]))
-            if long > TOLERANCE * short:
-                unit = "s" if x == "seconds" else label_of(x, (each.counter for each in results))
+            if uneven := _uneven(group.results, x):
+                (first, short), (last, long) = uneven
+                unit = "s" if x == "seconds" else label_of(x, (each.counter for each in group.results))
                 found.append(
-                    f"the curve of {group.name} in {environment} ends after {short:,.0f} {unit}, as {results[0].name} "
-                    f"does; {results[-1].name} goes on to {long:,.0f}"
+                    f"the curve of {group.name} in {environment} ends after {short:,.0f} {unit}, as {first} does; "
+                    f"{last} goes on to {long:,.0f}"
                 )
     return found
+
+
+def _uneven(results: Sequence[Result], x: X) -> tuple[tuple[str, float], tuple[str, float]] | None:
+    """The runs whose curves end first and last, and where on this axis; None if all end at about the same point."""
+    ends = sorted(((each.name, float(each.curve.on(x)[-1])) for each in results), key=lambda end: end[1])
+    return (ends[0], ends[-1]) if ends[-1][1] > TOLERANCE * ends[0][1] else None
 
 
 def _difference(what: str, values: Sequence[tuple[str, Result]]) -> list[str]:
@@ -183,13 +188,13 @@ def _seeds(suite: Suite) -> list[str]:
 def _ends(suite: Suite) -> list[str]:
     found = []
     for environment, groups in suite.items():
-        results = sorted((r for group in groups for r in group.results), key=lambda r: r.curve.env_steps[-1])
-        short, long = (each.curve.env_steps[-1] for each in (results[0], results[-1]))
-        if long > TOLERANCE * short:
+        results = [result for group in groups for result in group.results]
+        if uneven := _uneven(results, "env_steps"):
+            (first, short), (last, long) = uneven
             unit = label_of("env_steps", (each.counter for each in results))
             found.append(
-                f"final scores in {environment} are not at equal {unit}: the curve of {results[0].name} ends at "
-                f"{short:,.0f}, that of {results[-1].name} at {long:,.0f}"
+                f"final scores in {environment} are not at equal {unit}: the curve of {first} ends at {short:,.0f}, "
+                f"that of {last} at {long:,.0f}"
             )
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -128,8 +127,7 @@ def test_servers_that_answer_late_are_waited_for_and_one_that_a_message_kills_st
         run.wait_until(lambda: run.pids["replay"] != replay, "the replay server starts again")
         run.wait_until_it_works()
         printed = run.end()
-    # What gRPC frees there is mostly found by the processor, and may be by the allocator, which aborts.
-    assert re.search("warning: replay was killed by (SIGSEGV|SIGABRT) while ", printed), printed
+    assert "warning: replay was killed by SIGSEGV while " in printed
 
 
 def _inside_the_network_of(pid: int) -> list[str]:
