@@ -133,7 +133,7 @@ class Update(NamedTuple):
     at_once: int = 1
 
 
-Sampler = Literal["fifo", "uniform", "proportional", "rank"]
+Sampler = Literal["uniform", "proportional", "rank"]
 Author = Literal["actor", "reanalyzer"]
 
 # Samples per insert where a table leaves them free: each sequence then counts as drawn once, as from a queue.
@@ -153,7 +153,7 @@ class Table:
       period: raw steps between the starts of two sequences.
       batch_size: B, sequences in one update, over all tables and learner devices.
       size: most sequences kept; a full queue blocks its writers, a full replay drops its oldest.
-      sampler: how a replay table draws; a queue is always "fifo". "uniform"; "proportional", p ~ error^alpha; "rank",
+      sampler: how a replay table draws; None for a queue. "uniform"; "proportional", p ~ error^alpha; "rank",
         p ~ (1 / rank)^alpha, rank 1 being the largest error. Until it is first drawn, a new sequence counts as rank 1,
         and as the error that `errors` gives it, or else as 1. Reverb's samplers can't be seeded, so a run on its
         replay table is not repeatable, not even under the serial schedule; a fused program draws by its seed.
@@ -183,7 +183,7 @@ class Table:
     period: int
     batch_size: int
     size: int
-    sampler: Sampler = "fifo"
+    sampler: Sampler | None = None
     samples_per_insert: float | None = 1.0
     min_size: int = 1
     priority_exponent: float = 1.0
@@ -235,8 +235,11 @@ class Table:
             self._check_staleness(self.max_staleness)
         if not 0 <= self.share <= 1:
             raise ValueError(f"table {self.name!r}: share is {self.share}; it must be in [0, 1]")
-        if self.kind == "queue" and (self.sampler != "fifo" or self.samples_per_insert != 1.0):
-            raise ValueError(f"table {self.name!r}: a queue is drawn in order ('fifo') and once (samples_per_insert 1)")
+        if self.kind == "queue" and (self.sampler is not None or self.samples_per_insert != 1.0):
+            raise ValueError(
+                f"table {self.name!r}: sampler is {self.sampler!r}, samples_per_insert {self.samples_per_insert}; a "
+                "queue's must be None and 1, since it is read in order, and each sequence once"
+            )
         if self.kind == "replay":
             self._check_replay()
 

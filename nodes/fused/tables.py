@@ -104,7 +104,7 @@ def _keeper(writer: Author, tables: Sequence[Table]) -> Table:
     sizes = {table.name: table.size for table in own}
     if len(set(sizes.values())) > 1:
         raise ValueError(f"tables of one {writer} must have one size in a fused program: {sizes}")
-    weighed = [table for table in own if table.sampler != "uniform"]
+    weighed = [table for table in own if table.is_prioritised]
     if len(weighed) > 1:
         samplers = {table.name: table.sampler for table in weighed}
         raise ValueError(f"of one {writer}'s tables only one may draw by errors in a fused program: {samplers}")

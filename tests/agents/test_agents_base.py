@@ -40,6 +40,7 @@ def test_a_free_ratio_counts_as_one_sample_an_insert(ratio, definite, env_steps)
     [
         ({"kind": "stack"}, "kind is 'stack'; allowed"),
         ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
+        ({"sampler": None}, "sampler is None; a replay table draws 'uniform', 'proportional' or 'rank'"),
         ({"sampler": "fifo"}, "sampler is 'fifo'; a replay table draws 'uniform', 'proportional' or 'rank'"),
         ({"samples_per_insert": 0.0}, "samples_per_insert is 0.0; it must be above 0, or None"),
         ({"samples_per_insert": math.nan}, "samples_per_insert is nan"),
@@ -49,8 +50,10 @@ def test_a_free_ratio_counts_as_one_sample_an_insert(ratio, definite, env_steps)
         ({"writer": "evaluator"}, "writer is 'evaluator'; allowed: 'actor', 'reanalyzer'"),
         ({"share": 1.5}, r"share is 1.5; it must be in \[0, 1\]"),
         ({"share": math.nan}, "share is nan"),
-        ({"kind": "queue", "sampler": "uniform"}, "a queue is drawn in order"),
-        ({"kind": "queue", "sampler": "fifo", "samples_per_insert": 2.0}, "a queue is drawn in order"),
+        ({"kind": "queue"}, "sampler is 'uniform', samples_per_insert 1.0; a queue's must be None and 1, since"),
+        ({"kind": "queue", "sampler": "fifo"}, "sampler is 'fifo', .*; a queue's must be None and 1, since"),
+        ({"kind": "queue", "sampler": None, "samples_per_insert": 2.0}, "sampler is None, samples_per_insert 2.0; a q"),
+        ({"kind": "queue", "sampler": None, "samples_per_insert": None}, "samples_per_insert None; a queue's must be"),
     ],
 )
 def test_tables_that_cannot_work_are_refused(fields, message):

@@ -151,5 +151,5 @@ def test_a_writer_waits_for_a_server_that_starts_later(agent, tmp_path):
 def test_of_short_periods_some_items_may_be_under_way(kind, period, items, left):
     from boonta.nodes.tables.reverb.writer import under_way
 
-    sampler = "fifo" if kind == "queue" else "uniform"
+    sampler = None if kind == "queue" else "uniform"
     assert under_way(Table("t", kind, 8, period, 1, 1, sampler), items) == left

@@ -28,7 +28,7 @@ def recorder(table: Table, batches: int = 8) -> Agent:
     def update(state, batch: Batch):
         held, made = state
         held = jax.tree.map(lambda all, new: all.at[made % batches].set(new), held, batch)
-        priorities = None if table.sampler in ("fifo", "uniform") else jnp.ones(table.batch_size)  # All alike.
+        priorities = jnp.ones(table.batch_size) if table.is_prioritised else None  # All alike.
         return (held, made + 1), priorities, {"made": made.astype(jnp.float32)}
 
     def init(key):
