@@ -20,6 +20,7 @@ from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.hosts.agreement import Agreement
 from boonta.nodes.hosts.arrays import own
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
+from boonta.nodes.learning.loops import updates_in_dispatch
 from boonta.nodes.learning.profiling import Profile, Tracer
 from boonta.nodes.learning.publishing import open_publishing
 from boonta.nodes.learning.saving import Saver, Saving
@@ -95,7 +96,7 @@ class Learner(Node):
         profile: Profile | None = None,
     ):
         super().__init__(name, monitor)
-        updates_per_step = agent.update.at_once if updates_per_step is None else updates_per_step
+        updates_per_step = updates_in_dispatch(agent.update, updates_per_step)
         if publish_every is None:
             publish_every = 1 if any(table.kind == "queue" for table in agent.tables) else PUBLISH_REPLAY_EVERY
         if updates_per_step < 1 or publish_every < 1:

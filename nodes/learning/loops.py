@@ -37,6 +37,16 @@ def in_turn(one: One, carry: Nest, inputs: Nest, number: int, unrolled: bool) ->
     return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outputs)
 
 
+def updates_in_dispatch(update: Update, given: int | None) -> int:
+    """Number of updates that a learner makes in one dispatch.
+
+    Args:
+      update: the agent's update, which names a number for programs that name none.
+      given: the learner's setting `updates_per_step`; None if the program names none.
+    """
+    return update.at_once if given is None else given
+
+
 def pieces(number: int, size: int) -> int:
     """Pieces of `size` that cover `number`; none if nothing is left to cover."""
     return max(0, -(-number // size))

@@ -11,6 +11,7 @@ import numpy as np
 
 from boonta.agents.base import Steps, Table
 from boonta.nodes.hosts.placement import split
+from boonta.nodes.learning.loops import updates_in_dispatch
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.division import SERVERS, divided
 from boonta.programs.wiring.construction import signature_of
@@ -104,7 +105,7 @@ def require_room_for_batches(program: Program, learns_here: bool = False) -> Non
     if program.agent is None or not program.agent.tables:  # The learner is the user's own.
         return
     given = group.setting("updates_per_step", None)
-    updates = program.agent.update.at_once if given is None else given
+    updates = updates_in_dispatch(program.agent.update, given)
     if updates < 2:  # One batch is less than its table, for which there must be room, too.
         return
     table = contract.learned_from(program.agent.tables)[0]

@@ -15,6 +15,7 @@ from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.placement import Placed, make_mesh, split
+from boonta.nodes.learning.loops import updates_in_dispatch
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.tables.division import HOSTS, divided
@@ -181,8 +182,8 @@ def _require_single_updates(program: Program) -> None:
     """Raises ValueError unless the learner makes and publishes one update at a time, as lock-step requires."""
     learner = program.of_role("learner")
     assert learner is not None
-    usual = {"updates_per_step": program.agent.update.at_once, "publish_every": 1}
-    cadence = {name: learner.setting(name, value) for name, value in usual.items()}
+    updates = updates_in_dispatch(program.agent.update, learner.setting("updates_per_step", None))
+    cadence = {"updates_per_step": updates, "publish_every": learner.setting("publish_every", 1)}
     if set(cadence.values()) != {1}:
         raise ValueError(f"placement.lag is {program.run.placement.lag}, but {cadence}: lock-step needs 1 of both")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from boonta.agents.base import Update
-from boonta.nodes.learning.loops import compiler_options, convolves_on_cpu, in_turn
+from boonta.nodes.learning.loops import compiler_options, convolves_on_cpu, in_turn, updates_in_dispatch
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -22,6 +22,11 @@ def test_each_update_goes_on_from_the_one_before_and_all_outputs_return(unrolled
     assert total == 10 + sum(range(1, number + 1))
     np.testing.assert_array_equal(outputs["input"], inputs)
     np.testing.assert_array_equal(outputs["before"], [10, 11, 13][:number])
+
+
+@pytest.mark.parametrize(("given", "updates"), [(None, 8), (1, 1), (3, 3)])
+def test_a_program_may_name_another_number_of_updates_than_the_agent(given, updates):
+    assert updates_in_dispatch(Update(None, None, None, at_once=8), given) == updates
 
 
 def test_only_gradients_of_convolutions_on_cpu_stay_out_of_loops():
