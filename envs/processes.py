@@ -26,6 +26,7 @@ from gymnasium.vector import AsyncVectorEnv
 
 from boonta.envs import base
 from boonta.envs.actions import check_action, check_legal
+from boonta.envs.spec_check import name_of
 from boonta.envs.step_check import StepCheck
 
 DEADLINE_S = 300.0  # Time in which workers answer; the first answer includes all imports.
@@ -48,7 +49,7 @@ class InProcesses:
     batch of the environment, which returns whole time steps.
 
     Attributes:
-      env: the environment; it must be picklable.
+      env: the environment; it must be picklable, and of bools, integers and real numbers of numpy's own.
       workers: the most processes; their number is the largest one up to this that divides the number of slots.
     """
 
@@ -215,10 +216,10 @@ class _Share(gymnasium.Env):
     def __init__(self, env: base.Env, spec: base.EnvSpec, slots: int, first: int, seed: int):
         self._env, self._seed = env, seed
         self._slots, self._first = slots, first
-        leaves = tree.flatten(spec.timestep)
+        leaves = tree.flatten_with_path(spec.timestep)
         self._check = StepCheck(spec, slots)  # The memory that is shared takes any shape of the same size.
-        self.observation_space = spaces.Tuple([_box(leaf, slots) for leaf in leaves])
-        self.action_space = _box(spec.actions, slots)
+        self.observation_space = spaces.Tuple([_box(name_of(path), leaf, slots) for path, leaf in leaves])
+        self.action_space = _box("action", spec.actions, slots)
 
     @functools.cached_property
     def _batch(self) -> base.BatchedEnv:
@@ -271,9 +272,15 @@ def _same(share: _Share) -> _Share:
     return share  # `AsyncVectorEnv` takes functions that make environments.
 
 
-def _box(spec: specs.Array, slots: int) -> spaces.Box:
+def _box(name: str, spec: specs.Array, slots: int) -> spaces.Box:
     """The space of a leaf's arrays [S, ...]; its bounds are those of the dtype, since they are not checked there."""
     dtype = np.dtype(spec.dtype)
+    # Dtypes of ml_dtypes, such as bfloat16, and those of another byte order are not built in.
+    if dtype.kind not in "biuf" or dtype.isbuiltin != 1:
+        raise ValueError(
+            f"the environment's {name} is {dtype} by its spec; for slots in processes of their own it must be of "
+            "numpy's own bools, integers or real numbers, in this machine's byte order"
+        )
     if dtype.kind == "f":
         low, high = -np.inf, np.inf
     else:

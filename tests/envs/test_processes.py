@@ -3,14 +3,18 @@
 import contextlib
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import types
 
+import jax.numpy as jnp
 import numpy as np
 import psutil
 import pytest
+from dm_env import specs
 
 from boonta.envs import base, catch, conformance, processes
 from boonta.envs.dm_env import DmEnv
@@ -178,6 +182,21 @@ def test_one_that_is_never_imported_is_given_up_and_no_process_stays(monkeypatch
     before = multiprocessing.active_children()
     with pytest.raises(RuntimeError, match="have not started in 0.5 s"):
         InProcesses(Stuck(), workers=2)(num_envs=2, seed=0)
+    assert set(multiprocessing.active_children()) <= set(before)
+
+
+ODD = {"<U4": "<U4", "object": object, "bfloat16": jnp.bfloat16, "[('x', '<i4')]": [("x", "<i4")], ">i4": ">i4"}
+
+
+@pytest.mark.parametrize("dtype", [*ODD, "complex64", "datetime64[s]"])
+@pytest.mark.parametrize("leaf", ["observation.odd", "action"])
+def test_a_dtype_that_processes_can_not_share_is_refused_by_its_leaf_before_any_process_starts(dtype, leaf):
+    odd, number = specs.Array((3,), ODD.get(dtype, dtype)), specs.BoundedArray((), np.float32, 0, 1)
+    spec = base.EnvSpec(*(({"number": number, "odd": odd}, number) if leaf != "action" else (number, odd)))
+    before = multiprocessing.active_children()
+    shown = re.escape(f"the environment's {leaf} is {dtype} by its spec; for slots in processes of their own it")
+    with pytest.raises(ValueError, match=shown + " must be of numpy's own bools, integers or real numbers, in this"):
+        InProcesses(types.SimpleNamespace(spec=spec), workers=2)(num_envs=2, seed=0)
     assert set(multiprocessing.active_children()) <= set(before)
 
 
