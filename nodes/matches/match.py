@@ -22,9 +22,9 @@ from boonta.nodes.watch.stopwatch import Stopwatch
 # the same two games over and over.
 OPENING = 2
 
-# One of the two sides of a match: `(time step [B], asked bool [B]) -> action [B]`. It sees every time step; its action
-# is used only where `asked` is True.
-Side = Callable[[base.TimeStep, np.ndarray], np.ndarray]
+# One of the two sides of a match: `(time step [B], asked bool [B], moves [B] or None) -> action [B]`. It sees every time
+# step, and the moves of either side that led to it, None at the start; its action is used only where `asked` is True.
+Side = Callable[[base.TimeStep, np.ndarray, np.ndarray | None], np.ndarray]
 MakeSide = Callable[[base.BatchedEnv, int], Side]  # Makes a side from the batch, which it may read, and a seed.
 
 
@@ -73,13 +73,14 @@ def play_match(
     random = np.zeros(games, bool)
     with contextlib.closing(env(games, int(env_seed))) as batch:
         first, second = (make(batch, int(side_seed)) for make, side_seed in zip(sides, side_seeds))
-        timestep = batch.reset()
+        timestep, action = batch.reset(), None
         for t in range(max_steps):
             if stopping():
                 raise Stopped
             asked = np.isnan(outcome) & (t >= opening)
             turn = timestep.observation.player == player
-            action = np.where(turn, first(timestep, asked & turn), second(timestep, asked & ~turn))
+            ours, theirs = first(timestep, asked & turn, action), second(timestep, asked & ~turn, action)
+            action = np.where(turn, ours, theirs)
             if t < opening:
                 action = _random_moves(timestep.observation.legal, rng)
             timestep = batch.step(action)
@@ -104,7 +105,13 @@ def policy_side(policy: CompiledPolicy, params: Nest, stopwatch: Stopwatch) -> M
 
     def make(env: base.BatchedEnv, seed: int) -> Side:
         acting = Acting(policy, Slots(env.num_envs), seed, stopwatch)
-        return lambda timestep, asked: acting(params, timestep)[0]
+
+        def side(timestep: base.TimeStep, asked: np.ndarray, moves: np.ndarray | None) -> np.ndarray:
+            if moves is not None:
+                acting.executed(moves)  # Else it would remember moves of its own where the other side moved.
+            return acting(params, timestep)[0]
+
+        return side
 
     return make
 
@@ -118,7 +125,7 @@ def player_side(player: base.Player, stopping: Callable[[], bool], stopwatch: St
     def make(env: base.BatchedEnv, seed: int) -> Side:
         rng = np.random.default_rng(seed)
 
-        def side(timestep: base.TimeStep, asked: np.ndarray) -> np.ndarray:
+        def side(timestep: base.TimeStep, asked: np.ndarray, moves: np.ndarray | None) -> np.ndarray:
             action = np.argmax(timestep.observation.legal, axis=1).astype(np.int32)  # Any legal action.
             for slot in np.flatnonzero(asked):
                 if stopping():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from boonta.agents.base import Policy
 from boonta.envs.base import Episode
 from boonta.nodes.acting.local import jit_policy
 from boonta.nodes.base import Stopped
@@ -64,6 +66,18 @@ def test_a_player_is_not_asked_in_games_after_the_first():
 def test_a_policys_state_sees_every_time_step():
     """With 0 the agent takes as many as it has seen steps. 6-[5]-3-[2]-0 wins only if it saw the opponent's, too."""
     assert list(match(Nim(6), 0, Take(1)))[1::2] == [1, 1]
+
+
+def test_a_policy_remembers_the_moves_of_both_sides():
+    """It takes as many as were taken last. 7-[5]-3-[1]-0 wins; remembering its own idea of the first move, 1, loses."""
+
+    def act(params, key, timestep, last):
+        action = jnp.minimum(last, timestep.observation.view[:, 0].astype(jnp.int32) - 1).clip(0)
+        return action, {}, action
+
+    copies = Policy(lambda slots: jnp.zeros(slots.size, jnp.int32), act, executed=lambda state, action: action)
+    sides = (policy_side(jit_policy(copies), {}, Stopwatch()), player_side(Take(2), never, Stopwatch()))
+    assert list(play_match(Nim(7), 4, sides, seed=0, stopping=never).outcome)[1::2] == [1, 1]
 
 
 def test_a_game_that_is_not_over_in_time_is_a_draw():
