@@ -13,7 +13,7 @@ from boonta.nodes.acting.base import ParamsHandle
 from boonta.nodes.evaluating import Evaluating
 from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
-from boonta.nodes.watch.evaluation import MAX_MOVES, as_metrics
+from boonta.nodes.watch.evaluation import as_metrics
 from boonta.nodes.watch.means import standard_error
 from boonta.nodes.watch.reporter import MonitorHandle
 
@@ -98,7 +98,7 @@ class Arena(Evaluating):
             (self._side(version), opponent),
             seed=int(self._rng.integers(2**31)),
             stopping=self._stop.is_set,
-            max_steps=self._evaluation.max_steps or MAX_MOVES,
+            max_steps=self._evaluation.cut_after(players=2),
             opening=opening,
         ).outcome
         score, games = result(outcome)
@@ -114,7 +114,7 @@ class Arena(Evaluating):
         metrics = as_metrics(mean=mean, error=error, version=float(version))
         metrics["arena/elo"] = ratings[version]
         for name, outcome in outcomes.items():
-            metrics.update({f"arena/{name}/{share}": value for share, value in shares(outcome).items()})
+            metrics.update({share: float(value) for share, value in shares(outcome, name).items()})
         for name in self._opponents:
             metrics[f"arena/{name}/elo"] = ratings[name]
         return metrics

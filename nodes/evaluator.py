@@ -52,7 +52,7 @@ class Evaluator(Evaluating):
     def evaluate(self, version: int, params: Nest) -> dict[str, float]:
         seed = mixed_seed(self._seed, self._made, self.past_starts)
         play = Play(self._env(self._evaluation.episodes, seed), self._policy, seed, self.stopwatch)
-        returns, cut, metrics = play_out(play, params, self._evaluation.cut_after, lambda: self.stopping)
+        returns, cut, metrics = play_out(play, params, self._evaluation.cut_after(players=1), lambda: self.stopping)
         self.count(eval_episodes=len(returns))
         # Where all episodes were cut, the means of the evaluation before must not stay.
         self._means = dict.fromkeys(self._means, math.nan) | dict(metrics)

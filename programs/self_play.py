@@ -22,6 +22,8 @@ def self_play(
 ) -> Program:
     """Actors play both sides, the learner samples their games, and an arena plays the newest params against others.
 
+    With --launch anakin the arena is part of the one program, and plays a random player alone.
+
     Args:
       run: the run's settings.
       config: the agent's hyper-parameters.

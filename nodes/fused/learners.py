@@ -129,9 +129,10 @@ def check_setup(setup: Setup, stop: StopRule) -> None:
         raise ValueError(
             f"{name}: num_envs is {setup.num_envs}, num_replayed {setup.num_replayed}; they must be at least 1"
         )
-    if setup.evaluates and env.spec.num_players != 1:
+    games = setup.evaluation.episodes
+    if setup.evaluates and env.spec.num_players == 2 and games % 2:
         raise ValueError(
-            f"{name}: env is a game of {env.spec.num_players} players; evaluation.every_updates must be 0, for none"
+            f"{name}: evaluation.episodes is {games}; it must be even, because half are played as either player"
         )
     for field in ("eval_return", "patience"):
         if getattr(stop, field) is not None and not setup.evaluates:
@@ -190,8 +191,9 @@ def one_learner(setup: Setup) -> FusedLearner:
 def play(setup: Setup, agent: Agent, learner: Nest, version: jax.Array, key: jax.Array) -> dict[str, jax.Array]:
     """Plays an evaluation's episodes with the params of one learner; see `stage.play`."""
     key, evaluation = jax.random.fold_in(key, version), setup.evaluation
+    most_steps = evaluation.cut_after(setup.env.spec.num_players)
     policy, params = evaluated_policy(agent, evaluation.deterministic), agent.update.params(learner)
-    return stage.play(setup.env, policy, params, evaluation.episodes, evaluation.cut_after, key)
+    return stage.play(setup.env, policy, params, evaluation.episodes, most_steps, key)
 
 
 def streams(seed: int) -> jax.Array:

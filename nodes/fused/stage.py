@@ -20,6 +20,7 @@ from boonta.envs.base import FIRST, LAST, TimeStep
 from boonta.envs.jax.base import JaxEnv, metrics_of
 from boonta.nodes.acting.outputs import checked_step
 from boonta.nodes.fused.nans import Nans, after_steps, joined
+from boonta.nodes.matches.match import shares
 from boonta.nodes.watch.evaluation import as_metrics
 
 
@@ -57,7 +58,7 @@ class Episodes(NamedTuple):
 class Played(NamedTuple):
     """One episode in each of E slots."""
 
-    returns: jax.Array  # float32 [E], raw; those of an episode that was cut are what it had earned.
+    returns: jax.Array  # float32 [E], raw; of an episode that was cut, what it had earned, and 0 in a game of two.
     over: jax.Array  # bool [E], whether the episode came to its end, and wasn't cut.
     metrics: Mapping[str, jax.Array]  # float32 [E], its other numbers by name; 0 where it was cut.
 
@@ -142,23 +143,30 @@ def play(
 
     Returns:
       Metrics: the mean of the returns, its standard error, the least return, the number of episodes that were cut, and
-      means of the environment's numbers over the other episodes, NaN where there are none.
+      means of the environment's numbers over the other episodes, NaN where there are none; of a game of two also the
+      shares that an arena reports of a random opponent.
     """
     returns, over, metrics = play_out(env, policy, params, episodes, most_steps, key)
     error = jnp.std(returns, ddof=1) / math.sqrt(episodes) if episodes > 1 else None
     cut = jnp.sum(~over).astype(jnp.float32)
     means = {name: jnp.sum(values) / jnp.sum(over) for name, values in metrics.items()}
-    return as_metrics(mean=jnp.mean(returns), error=error, least=jnp.min(returns), cut=cut, episodes=means)
+    found = as_metrics(mean=jnp.mean(returns), error=error, least=jnp.min(returns), cut=cut, episodes=means)
+    return found if env.spec.num_players == 1 else found | shares(returns, "random")
 
 
 def play_out(env: JaxEnv, policy: Policy, params: Nest, episodes: int, most_steps: int, key: jax.Array) -> Played:
     """Plays one episode in each of `episodes` slots.
 
+    In a game of two the policy is player 0 in the even slots and player 1 in the odd ones, against a random player;
+    returns are its outcomes, as `nodes.matches.match` has them. The random player makes any legal move, and learns
+    nothing, so that these outcomes compare between runs and within one.
+
     Args:
-      env: an environment for one player.
+      env: the environment of a slot.
       policy: plays with `params`.
       params: the policy's params.
-      episodes: number of slots; each plays its first episode, so that long ones count as much as short ones.
+      episodes: number of slots; each plays its first episode, so that long ones count as much as short ones. Even in a
+        game of two.
       most_steps: env steps after which an episode that is not over counts with its return so far.
       key: PRNG key of environments and policy.
     """
@@ -171,10 +179,14 @@ def play_out(env: JaxEnv, policy: Policy, params: Nest, episodes: int, most_step
     def unfinished(playing: Playing) -> jax.Array:
         return ~jnp.all(playing.played.over) & (playing.steps < most_steps)
 
+    side = jnp.arange(episodes) % 2 if env.spec.num_players == 2 else None  # The policy's number as a player.
+
     def one(playing: Playing) -> Playing:
-        stage, *_ = _move(env, policy, params, playing.stage)
+        shown = playing.stage.timestep
+        stage, *_ = _move(env, policy, params, playing.stage, side)
         timestep, (returns, over, metrics) = stage.timestep, playing.played
-        returns = jnp.where(over, returns, returns + timestep.reward)
+        reward = timestep.reward if side is None else _reward_of(side, shown, timestep)
+        returns = jnp.where(over, returns, returns + reward)
         last = timestep.step_type == LAST
         now = metrics_of(env, stage.env)
         metrics = {name: jnp.where(last & ~over, now[name], values) for name, values in metrics.items()}
@@ -183,13 +195,28 @@ def play_out(env: JaxEnv, policy: Policy, params: Nest, episodes: int, most_step
     begun = begin(env, policy, episodes, key)
     nothing = jax.tree.map(jnp.zeros_like, metrics_of(env, begun.env))
     start = Playing(begun, Played(jnp.zeros(episodes), jnp.zeros(episodes, bool), nothing), jnp.int32(0))
-    return jax.lax.while_loop(unfinished, one, start).played
+    played = jax.lax.while_loop(unfinished, one, start).played
+    return played if side is None else played._replace(returns=jnp.where(played.over, played.returns, 0.0))
 
 
-def _move(env: JaxEnv, policy: Policy, params: Nest, stage: Stage) -> tuple[Stage, jax.Array, Nest]:
-    """Plays one step in every slot; returns the stage, the actions [B] and the policy's extras."""
+def _move(
+    env: JaxEnv, policy: Policy, params: Nest, stage: Stage, side: jax.Array | None = None
+) -> tuple[Stage, jax.Array, Nest]:
+    """Plays one step in every slot; returns the stage, the actions [B] and the policy's extras.
+
+    Args:
+      env, policy, params, stage: see `act`.
+      side: int [B], the player that the policy is in a match with a random one, which it sees moving; None outside of
+        matches, where the policy makes all moves.
+    """
     key, act_key = jax.random.split(stage.key)
     action, extras, memory = checked_step(policy, params, act_key, stage.timestep, stage.policy)
+    if side is not None:
+        key, other_key = jax.random.split(key)
+        shown = stage.timestep.observation
+        other = jax.random.categorical(other_key, jnp.where(shown.legal, 0.0, -jnp.inf))
+        action = jnp.where(shown.player == side, action, other)
+        memory = policy.executed(memory, action)
     played = action.astype(env.spec.actions.dtype)  # As a batch of the environment takes it on the host.
     state, timestep = jax.vmap(env.step)(stage.env, played)
     return stage._replace(env=state, timestep=timestep, policy=memory, key=key), action, extras
@@ -199,8 +226,8 @@ def _account(env: JaxEnv, stage: Stage, shown: TimeStep) -> tuple[Stage, Episode
     """Adds a step to its slots' episodes; returns the stage and the episodes that ended, leaves [B]."""
     first, last = stage.timestep.step_type == FIRST, stage.timestep.step_type == LAST
     reward = stage.timestep.reward
-    if env.spec.num_players == 2:  # Returns are those of player 0, who loses what the other player earns.
-        reward = jnp.where(shown.observation.player == 0, reward, -reward)
+    if env.spec.num_players == 2:  # Returns are those of player 0.
+        reward = _reward_of(0, shown, stage.timestep)
     returns = jnp.where(first, 0.0, stage.episode_return + reward)
     steps = jnp.where(first, 0, stage.episode_steps + 1)
     of_ended = jnp.where(last, returns, 0.0)
@@ -208,3 +235,8 @@ def _account(env: JaxEnv, stage: Stage, shown: TimeStep) -> tuple[Stage, Episode
     metrics = {name: jnp.where(last, values, 0.0) for name, values in metrics_of(env, stage.env).items()}
     ended = Episodes(number, of_ended, of_ended**2, steps_of_ended, metrics=metrics)
     return stage._replace(episode_return=returns, episode_steps=steps), ended
+
+
+def _reward_of(player: jax.Array | int, shown: TimeStep, timestep: TimeStep) -> jax.Array:
+    """A player's reward [B] in a game of two, who loses what the other one earns, for the move in a time step."""
+    return jnp.where(shown.observation.player == player, timestep.reward, -timestep.reward)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from boonta.nodes.watch.stopwatch import Stopwatch
 # the same two games over and over.
 OPENING = 2
 
-# One of the two sides of a match: `(time step [B], asked bool [B], moves [B] or None) -> action [B]`. It sees every time
-# step, and the moves of either side that led to it, None at the start; its action is used only where `asked` is True.
+# One of the two sides of a match: `(time step [B], asked bool [B], moves [B] or None) -> action [B]`. It sees every
+# time step, and the moves of both sides that led to it, None at the start; its action is used only where it is asked.
 Side = Callable[[base.TimeStep, np.ndarray, np.ndarray | None], np.ndarray]
 MakeSide = Callable[[base.BatchedEnv, int], Side]  # Makes a side from the batch, which it may read, and a seed.
 
@@ -141,16 +141,22 @@ def player_side(player: base.Player, stopping: Callable[[], bool], stopwatch: St
     return make
 
 
-def shares(outcome: np.ndarray) -> dict[str, float]:
-    """Returns the shares of games that were won, drawn and lost, and the shares lost as either player."""
+def shares(outcome: Any, opponent: str) -> dict[str, Any]:
+    """The shares of games that were won, drawn and lost, and the shares lost as either player, as metrics by name.
+
+    Args:
+      outcome: an array [B] of numpy or JAX, the outcomes for a side that is player 0 in the even ones.
+      opponent: what metrics call the other side.
+    """
     lost = outcome < 0
-    return {
-        "win": float(np.mean(outcome > 0)),
-        "draw": float(np.mean(outcome == 0)),
-        "loss": float(np.mean(lost)),
-        "loss_first": float(np.mean(lost[0::2])),
-        "loss_second": float(np.mean(lost[1::2])),
+    parts = {
+        "win": outcome > 0,
+        "draw": outcome == 0,
+        "loss": lost,
+        "loss_first": lost[0::2],
+        "loss_second": lost[1::2],
     }
+    return {f"arena/{opponent}/{name}": part.mean() for name, part in parts.items()}
 
 
 def result(outcome: np.ndarray) -> elo.Result:

@@ -99,20 +99,17 @@ class Evaluation:
         """The intervals by what they count."""
         return {"seconds": self.every_s, "updates": self.every_updates, "env_steps": self.every_env_steps}
 
-    @property
-    def cut_after(self) -> int:
-        """Env steps after which an episode of one player is cut."""
-        return self.max_steps or MAX_STEPS
+    def cut_after(self, players: int) -> int:
+        """Env steps after which an episode of one player is cut, or a game of two is a draw."""
+        return self.max_steps or (MAX_STEPS if players == 1 else MAX_MOVES)
 
     @property
     def age_allowed(self) -> dict[str, float]:
         """The metric by which an evaluation is called old; empty where the distances so far decide."""
         return {} if self.max_age is None else {"eval_age_allowed": float(self.max_age)}
 
-    def described(self, fused: bool, players: int) -> str:
-        """When and on what is evaluated, for people; a fused program plays no matches in games of two players."""
-        if fused and players == 2:
-            return "none"
+    def described(self, fused: bool) -> str:
+        """When and on what is evaluated, for people."""
         by, every = self.interval(fused)
         if fused and not every:
             return "none"
@@ -135,7 +132,8 @@ PRESETS = {
     "mujoco": Evaluation(episodes=10, every_s=60.0),
     "brax": Evaluation(episodes=10, every_s=60.0),
     "board": BOARD,
-    "connect_four": BOARD,
+    # Its searches are 25 times as long as those of training: an evaluation costs as much as some 350 updates.
+    "connect_four": dataclasses.replace(BOARD, every_updates=5_000),
 }
 NONE = Evaluation(every_updates=0)  # A fused program makes no evaluations by this one.
 

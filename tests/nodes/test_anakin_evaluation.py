@@ -11,13 +11,17 @@ import numpy as np
 import pytest
 
 from boonta.agents import impala
+from boonta.envs.jax.pgx import Pgx
 from boonta.nodes.acting.local import evaluated_policy
+from boonta.nodes.anakin import Anakin
 from boonta.nodes.base import Stopped
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused.dispatch import Pending
 from boonta.nodes.watch.evaluation import Evaluation
+from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.fused import ENV, IMPALA, agent, node
+from boonta.tests.helpers.swap_parts import make_agent
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
@@ -109,6 +113,24 @@ def test_a_long_evaluation_is_awaited_as_a_save_is_and_nothing_is_dispatched_beh
     anakin.close()
     assert said[-1]["activity"] == "saving: waiting for the device" and said[-1]["saving"]
     assert anakin.report()["counts"]["updates"] == anakin._updates and not anakin._pipeline
+
+
+def test_a_game_of_two_is_evaluated_against_a_random_player(tmp_path):
+    game = Pgx("tic_tac_toe")
+    settings = {"devices": 1, "num_envs": 16, "stop": StopRule(updates=8)}
+    agent = make_agent(game, "dqn", 0)
+    with pytest.raises(ValueError, match="anakin: evaluation.episodes is 5; it must be even, because half are played"):
+        Anakin("anakin", agent, game, folder=str(tmp_path), evaluation=Evaluation(5, every_updates=8), **settings)
+    anakin = Anakin("anakin", agent, game, folder=str(tmp_path), evaluation=Evaluation(64, every_updates=8), **settings)
+    anakin.start()
+    while anakin._updates < 8:
+        anakin.step()
+    anakin.step()
+    anakin.close()
+    found = anakin.report()["metrics"]
+    shares = {share: found[f"arena/random/{share}"] for share in ("win", "draw", "loss")}
+    assert sum(shares.values()) == pytest.approx(1) and shares["win"] > 0 and found["eval_cut"] == 0
+    assert found["eval_return"] == pytest.approx(shares["win"] - shares["loss"])
 
 
 def test_which_policy_is_evaluated_is_chosen(tmp_path):

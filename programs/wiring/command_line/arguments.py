@@ -204,7 +204,7 @@ def presets_of(settings: dict[str, Any], launch: str) -> str:
     lines = [f"environment {environments.name_of(env)}, presets for {environments.kind_of(env)!r}:"]
     for name, value in settings.items():
         if isinstance(value, Evaluation):
-            lines.append(f"  {name}: {value.described(launch == 'anakin', env.spec.num_players)}")
+            lines.append(f"  {name}: {value.described(launch == 'anakin')}")
         elif hasattr(value, "preset"):
             usual = leaves(type(value)())
             chosen = {field: one for field, one in leaves(value).items() if one != usual[field]}

@@ -88,9 +88,7 @@ def fused(program: Program) -> Group:
         _require_replaceable(program, part)
     actors, evaluator = program.of_role("actor"), program.of_role("evaluator")
     assert actors is not None
-    evaluation = NONE
-    if evaluator is not None and program.env.spec.num_players == 1:  # Matches are played afterwards, by tools.match.
-        evaluation = evaluation_of(evaluator)
+    evaluation = NONE if evaluator is None else evaluation_of(evaluator)
     evaluation.interval(fused=True)  # Seconds are refused here, also where the node is made on another host.
     settings: dict[str, Any] = {"evaluation": evaluation}
     if "num_envs" in actors.settings:
@@ -113,7 +111,7 @@ def _require_replaceable(program: Program, part: Group) -> None:
         )
     # An odd num_envs comes with one thread, see `program.group`; here nothing depends on that.
     known: tuple[str, ...] = ("num_envs", "threads")
-    if part.node.role == "evaluator":  # Whom an arena plays is left to `tools.match`, afterwards.
+    if part.node.role == "evaluator":  # Games of two are played with a random player; `tools.match` has others.
         known = (*(field.name for field in dataclasses.fields(Evaluation)), "opponents", "earlier", "keep")
     unknown = sorted(set(part.settings).difference(known))
     if unknown:

@@ -127,5 +127,6 @@ def test_a_match_stops_while_a_slow_player_thinks():
 
 def test_shares_and_points():
     outcome = np.array([1, 1, 0, -1, -1, -1, 1, -1.0])
-    assert shares(outcome) == {"win": 3 / 8, "draw": 1 / 8, "loss": 4 / 8, "loss_first": 1 / 4, "loss_second": 3 / 4}
+    wanted = {"win": 3 / 8, "draw": 1 / 8, "loss": 4 / 8, "loss_first": 1 / 4, "loss_second": 3 / 4}
+    assert shares(outcome, "uct") == {f"arena/uct/{name}": share for name, share in wanted.items()}
     assert result(outcome) == (3.5, 8)

@@ -19,6 +19,7 @@ from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.experiments.groups import suite_of, warnings_of
 from boonta.programs.experiments.results import recorded, results_of
 from boonta.programs.experiments.together.fused import fused, may_join, population
+from boonta.programs.self_play import self_play
 from boonta.programs.wiring.command_line.arguments import function_of, origin_of, parse
 from boonta.programs.wiring.interpreters import anakin
 from boonta.programs.wiring.launch import Program, Run, group
@@ -99,6 +100,13 @@ def test_a_program_of_ones_own_joins_if_it_has_an_evaluator(tmp_path, evaluator,
     assert may_join(own, {"config": Config()}) == joins
     expected = Evaluation(4, every_s=300.0) if joins else NONE
     assert anakin.fused(own).settings["evaluation"] == expected
+
+
+def test_games_of_two_join(tmp_path):
+    """They are evaluated, too: each member against a random player."""
+    arguments = ["pgx/tic_tac_toe", "--launch", "anakin", "--workdir", str(tmp_path), "--stop.updates", "9"]
+    run, settings = parse(self_play, arguments)
+    assert may_join(self_play(run=run, **settings), settings)
 
 
 def test_a_process_of_its_own_can_not_join(tmp_path):
