@@ -182,9 +182,10 @@ class Anakin(Node):
         with self.stopwatch("saving a checkpoint"):
             self._saver.save(self._updates, self._state, self._counters())
             if self._fused.best is not None and self._evaluations.rows:
-                _, best = self._fused.best(self._state.learner, self._last_update, self._evaluations.rows)
-                checkpointer = Checkpointer(self._folder, self._retention, warn=self.warn)
-                checkpointer.save(self._updates, best, self._counters())
+                record, best = self._evaluations.best_member(self._state.learner, self._last_update, self._updates)
+                if self._agreement.first:
+                    checkpointer = Checkpointer(self._folder, self._retention, warn=self.warn)
+                    checkpointer.save_alone(self._updates, best, self._counters(), record.as_files())
 
     @property
     def _state_folder(self) -> pathlib.Path:

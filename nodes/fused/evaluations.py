@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from boonta.agents.base import Nest
 from boonta.nodes import metrics
 from boonta.nodes.fused import stage
 from boonta.nodes.fused.dispatch import Pending
@@ -79,14 +80,26 @@ class Evaluations:
             collapsed = [self._has_collapsed(i, row, update, start) for i, row in enumerate(self.rows)]
             found["members_collapsed"] = float(sum(collapsed))
         if self._fused.best is None:
-            member, score = None, {name: float(value) for name, value in evaluation.metrics.items()}
+            score = {name: float(value) for name, value in evaluation.metrics.items()}
+            record = Record(score["eval_return"], score.get("eval_return_se"), updates, updates)
         else:
-            member, learner = self._fused.best(learner, update, self.rows)
-            score = self.rows[member]
+            record, learner = self.best_member(learner, update, updates)
         if self._best is not None:
-            record = Record(score["eval_return"], score.get("eval_return_se"), updates, updates, member)
             self._best.offer(record, lambda: (learner, counts))
         return found
+
+    def best_member(self, learner: Nest, update: Metrics, updates: int) -> tuple[Record, Nest]:
+        """The member with the best last evaluation: its record, and its part of a population's learner state.
+
+        Args:
+          learner: the state of all members.
+          update: the metrics of its last update.
+          updates: its number of updates.
+        """
+        assert self._fused.best is not None
+        member, learner = self._fused.best(learner, update, self.rows)
+        row = self.rows[member]
+        return Record(row["eval_return"], row.get("eval_return_se"), int(row["updates"]), updates, member), learner
 
     def write(self) -> None:
         """Writes the best checkpoint, unless it has been written."""

@@ -18,7 +18,7 @@ import pydantic
 from boonta.agents.base import Nest
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.snapshots import files, schema
-from boonta.nodes.snapshots.store import BEST, Retention, SnapshotFolder
+from boonta.nodes.snapshots.store import BEST, Retention, SnapshotFolder, one_of
 
 State = tuple[Nest, dict[str, float]]  # A copy of the learner state, and the program's counters.
 
@@ -27,7 +27,7 @@ RECORD = "evaluation.json"
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """The evaluation of the best checkpoint.
+    """The evaluation of the best checkpoint, or of a population's best member at its end.
 
     Attributes:
       eval_return: the mean return.
@@ -42,6 +42,10 @@ class Record:
     version: int
     updates: int
     member: int | None = None
+
+    def as_files(self) -> dict[str, bytes]:
+        """The files that a checkpoint has of it, by name."""
+        return {RECORD: files.as_json(dataclasses.asdict(self))}
 
 
 _RECORD = pydantic.TypeAdapter(Record)
@@ -122,21 +126,26 @@ class Best:
         if self.record.updates > sound:
             return
         state, counts = self._held
-        record = dataclasses.asdict(self.record)
         try:
-            self._checkpointer.save_alone(self.record.updates, state, counts, {RECORD: files.as_json(record)})
+            self._checkpointer.save_alone(self.record.updates, state, counts, self.record.as_files())
             self._held = None
         except OSError as error:
             self._warn(f"the best so far: {error}; it is tried again")
 
 
 def read_record(folder: pathlib.Path, warn: Callable[[str], None]) -> Record | None:
-    """The record of the best checkpoint in a folder; None if there is none.
+    """The record of the newest checkpoint in a folder, or of the one whose own folder it is.
+
+    Returns:
+      None if there is no checkpoint, or it has none.
 
     Raises:
       OSError: it can't be read.
       ValueError: none is sound.
     """
-    store = SnapshotFolder(folder, "best checkpoint")
-    number = store.newest(warn)
-    return None if number is None else schema.load(_RECORD, schema.read(store.path(number) / RECORD))
+    folder, number = one_of(folder)
+    store = SnapshotFolder(folder, "checkpoint")
+    number = store.newest(warn) if number is None else number
+    if number is None or not (path := store.path(number) / RECORD).is_file():
+        return None
+    return schema.load(_RECORD, schema.read(path))

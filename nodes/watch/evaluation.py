@@ -132,7 +132,7 @@ PRESETS = {
     "mujoco": Evaluation(episodes=10, every_s=60.0),
     "brax": Evaluation(episodes=10, every_s=60.0),
     "board": BOARD,
-    # Its searches are 25 times as long as those of training: an evaluation costs as much as some 350 updates.
+    # Its searches have 25 times the simulations of those in training: a long match has as many as 400 updates.
     "connect_four": dataclasses.replace(BOARD, every_updates=5_000),
 }
 NONE = Evaluation(every_updates=0)  # A fused program makes no evaluations by this one.

@@ -17,8 +17,7 @@ import jax
 import numpy as np
 import tyro
 
-from boonta.agents.base import Agent
-from boonta.agents.config import replaced, with_values
+from boonta.agents.config import with_values
 from boonta.envs.jax.base import JaxEnv
 from boonta.nodes.acting.local import Play, evaluated_policy, jit_policy
 from boonta.nodes.anakin import Anakin
@@ -27,17 +26,15 @@ from boonta.nodes.evaluating import EvalEpisodes, Evaluating, play_out
 from boonta.nodes.fused import stage
 from boonta.nodes.fused.population import Member
 from boonta.nodes.population import Population
-from boonta.nodes.snapshots.best import read_record
-from boonta.nodes.snapshots.store import MEMBERS, print_warning
 from boonta.nodes.watch.evaluation import MAX_STEPS
 from boonta.nodes.watch.stopwatch import Stopwatch
 from boonta.programs.experiments import evaluations
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.folders import folders_of
 from boonta.programs.wiring.command_line.faults import command, require_at_least, tell
-from boonta.programs.wiring.construction import construct
 from boonta.programs.wiring.evaluation import evaluation_of
 from boonta.programs.wiring.interpreters.anakin import jax_env_of
+from boonta.programs.wiring.members import agent_of, members_of, population_of, recorded_member, states_in
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput, Which, checkpoints_of, named, require_there
 from boonta.programs.wiring.supervision.view import with_error
@@ -107,13 +104,17 @@ def evaluate_run(folder: pathlib.Path, asked: Asked) -> Iterator[tuple[Evaluated
     if program.env.spec.num_players != 1:
         raise BadInput("it is a game of two players, whose runs `boonta match` evaluates")
     deterministic = _deterministic(program) if asked.deterministic is None else asked.deterministic
-    together, best = _population(program), _best_member(folder) if asked.which == "best" else None
-    if together is not None and best is not None:
-        program = dataclasses.replace(program, agent=_agent_of(together, best))
+    together, best = population_of(program), None
+    if together is not None and asked.which == "best":
+        best = recorded_member(folder, "best")
+        program = dataclasses.replace(program, agent=agent_of(together, best))
     policy = evaluated_policy(program.agent, deterministic)
     population = together if asked.which != "best" else None
-    path = checkpoints_of(folder, asked.which) if population is None else _members_of(folder, asked.which)
-    require_there(path, asked.which)
+    if population is None:
+        path = checkpoints_of(folder, asked.which)
+        require_there(path, asked.which)
+    else:
+        path = members_of(folder, asked.which)
     number = Checkpointer(path).latest()
     if number is None:
         raise BadInput(f"it has no {asked.which} checkpoint yet")
@@ -131,7 +132,7 @@ def evaluate_run(folder: pathlib.Path, asked: Asked) -> Iterator[tuple[Evaluated
     if population is None:
         played = [_play(program, folder, number, asked, policy)]
     else:
-        played = _play_members(population, _members_of(folder, number), asked, deterministic)
+        played = _play_members(population, members_of(folder, number), asked, deterministic)
     found = []
     for each, one in zip(expected, played):
         finite = {name: value for name, value in one.metrics.items() if math.isfinite(value)}  # As the file has them.
@@ -164,14 +165,14 @@ def _play(program: Program, folder: pathlib.Path, number: int, asked: Asked, pol
 
 def _play_members(node: Population, path: pathlib.Path, asked: Asked, deterministic: bool | None) -> list[EvalEpisodes]:
     """The same of each member of a population in a checkpoint; all meet the same episodes."""
-    state, _ = Checkpointer(path).restore(node.initial_state)
 
     def one(member: Member, key: jax.Array) -> stage.Played:
         agent = node.make(with_values(node.config, member.values))
         policy, params = evaluated_policy(agent, deterministic), agent.update.params(member.learner)
         return stage.play_out(node.env, policy, params, asked.episodes, asked.max_steps, key)
 
-    played = jax.device_get(jax.jit(jax.vmap(one, in_axes=(0, None)))(Member(*state), jax.random.PRNGKey(asked.seed)))
+    key = jax.random.PRNGKey(asked.seed)
+    played = jax.device_get(jax.jit(jax.vmap(one, in_axes=(0, None)))(states_in(node, path), key))
     return [_summed(jax.tree.map(lambda leaf, i=i: leaf[i], played)) for i in range(len(played.over))]
 
 
@@ -180,32 +181,6 @@ def _summed(played: stage.Played) -> EvalEpisodes:
     over = int(np.sum(played.over))
     means = {name: float(np.sum(values) / over) for name, values in played.metrics.items() if over}
     return EvalEpisodes(played.returns.tolist(), len(played.over) - over, means)
-
-
-def _members_of(folder: pathlib.Path, which: Which) -> pathlib.Path:
-    """The folder of a population's checkpoints, or that of the one with a number."""
-    return folder / MEMBERS / str(which) if isinstance(which, int) else folder / MEMBERS
-
-
-def _population(program: Program) -> Population | None:
-    """The node that a program of a population consists of; None for other programs."""
-    group = program.of_role("anakin")
-    if group is None or not issubclass(group.node, Population):
-        return None
-    node = construct(program, group, 0, {"monitor": None, "env": jax_env_of(program.env), "devices": 1})
-    assert isinstance(node, Population)
-    return node
-
-
-def _agent_of(population: Population, number: int) -> Agent:
-    """The agent of one member, by its own hyper-parameters: a search has constants of its own, such as a discount."""
-    values = {field: value for field, value in population.members[number].items() if field != "seed"}
-    return population.make(replaced(population.config, values))
-
-
-def _best_member(folder: pathlib.Path) -> int | None:
-    record = read_record(checkpoints_of(folder, "best"), print_warning)
-    return None if record is None else record.member
 
 
 def _in_jax(program: Program) -> JaxEnv | None:

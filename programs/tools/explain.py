@@ -43,6 +43,7 @@ def explain(
     workdir: tyro.conf.Positional[pathlib.Path],
     out: pathlib.Path | None = None,
     which: Which = "newest",
+    member: int | None = None,
     step: int | None = None,
     episodes: int = 10,
     max_steps: int = 1_000,
@@ -61,6 +62,7 @@ def explain(
       workdir: the run's folder.
       out: folder for the pictures; default: explain/ in the run's folder.
       which: the checkpoint: newest, best (by evaluations), or one by its number of updates.
+      member: a member of a population, by its number; default: the one that was the best.
       step: the step of the first episode whose search is drawn; default: the middle one.
       episodes: number of episodes to play for the map.
       max_steps: env steps of all episodes together, after which the last episode is cut.
@@ -70,11 +72,11 @@ def explain(
       seed: seed of the environment and the policy.
     """
     require_at_least(1, episodes=episodes, max_steps=max_steps, max_nodes=max_nodes, max_depth=max_depth)
-    agent, env = agent_and_env(workdir)
+    agent, env = agent_and_env(workdir, which, member)
     if not isinstance(agent.eval_policy.step, Planner):
         raise BadInput(f"{workdir} holds a run of another agent; only MuZero's runs can be explained")
     planner: Any = (agent.policy if explore else agent.eval_policy).step
-    params = params_of(agent, workdir, which)
+    params = params_of(agent, workdir, which, member)
     steps, frames = record(remembering(planner, whole), env, params, 1, max_steps, seed)
     length = len(steps.step_type)
     acted = length - int(steps.step_type[-1, 0] == LAST)

@@ -31,7 +31,9 @@ def match(
     workdir: tyro.conf.Positional[pathlib.Path],
     opponent: str,
     which: Which = "newest",
+    member: int | None = None,
     opponent_which: Which = "newest",
+    opponent_member: int | None = None,
     games: int = 50,
     simulations: int | None = None,
     opening: int | None = None,
@@ -47,7 +49,8 @@ def match(
       workdir: the run's folder.
       opponent: random, uct:ROLLOUTS, perfect, or the folder of another run of the same game.
       which: the run's checkpoint: newest, best (by evaluations), or one by its number of updates.
-      opponent_which: the same of another run.
+      member: the member of a population, by its number; default: the one that was the best.
+      opponent_which, opponent_member: the same of another run.
       games: number of games, even.
       simulations: simulations per search of the run in `workdir`; default: as in its own evaluations.
       opening: random moves that start each game; each opening is played from both sides. Default: 2 against another
@@ -62,7 +65,7 @@ def match(
         raise BadInput(f"--games is {games}; it must be even, because half are played as either player")
     if max_steps < 1 or (opening or 0) < 0:
         raise BadInput(f"--max-steps is {max_steps}, --opening {opening}; they must be at least 1 and 0")
-    agent, env = agent_and_env(workdir, simulations=simulations)
+    agent, env = agent_and_env(workdir, which, member, simulations)
     if env.spec.num_players != 2:
         raise BadInput(f"{workdir} holds a run of an environment for one player; a match needs two")
     player = parse_player(opponent)
@@ -74,13 +77,13 @@ def match(
                 "random, or the folder of another run of the same game"
             )
     other = (
-        rival(pathlib.Path(opponent), env, opponent_which)
+        rival(pathlib.Path(opponent), env, opponent_which, opponent_member)
         if player is None
         else player_side(player, _never, Stopwatch())
     )
     if opening is None:
         opening = OPENING if player is None else 0
-    sides = (run_side(agent, workdir, which), other)
+    sides = (run_side(agent, workdir, which, member), other)
     played = play_match(env, games, sides, seed=seed, stopping=_never, max_steps=max_steps, opening=opening)
     useless = unmeasured(played, max_steps, opening)
     if (played.cut | played.random).all():
@@ -89,7 +92,8 @@ def match(
     print(lines)
     with open(workdir / MATCHES, "a") as kept:
         when = time.strftime("%Y-%m-%d %H:%M:%S")
-        kept.write(f"{when}, {named(which)} against {opponent}, seed {seed}\n{lines}\n\n")
+        ours = named(which) if member is None else f"member {member}, {named(which)}"
+        kept.write(f"{when}, {ours} against {opponent}, seed {seed}\n{lines}\n\n")
     return played.outcome
 
 
@@ -106,17 +110,17 @@ def parse_player(opponent: str) -> Player | None:
     return players.get(opponent)
 
 
-def run_side(agent: Agent, workdir: pathlib.Path, which: Which) -> MakeSide:
+def run_side(agent: Agent, workdir: pathlib.Path, which: Which, member: int | None) -> MakeSide:
     """Returns the side that plays a run's agent with a checkpoint's params."""
-    return policy_side(jit_policy(agent.eval_policy), params_of(agent, workdir, which), Stopwatch())
+    return policy_side(jit_policy(agent.eval_policy), params_of(agent, workdir, which, member), Stopwatch())
 
 
-def rival(workdir: pathlib.Path, env: Env, which: Which) -> MakeSide:
+def rival(workdir: pathlib.Path, env: Env, which: Which, member: int | None) -> MakeSide:
     """Returns the side of another run of the same game, possibly with another agent."""
-    agent, other_env = agent_and_env(workdir)
+    agent, other_env = agent_and_env(workdir, which, member)
     if other_env.spec != env.spec:
         raise BadInput(f"--opponent {workdir} holds a run of another game, or of another view of it")
-    return run_side(agent, workdir, which)
+    return run_side(agent, workdir, which, member)
 
 
 def table(outcome: np.ndarray) -> str:

@@ -24,6 +24,7 @@ def play(
     workdir: tyro.conf.Positional[pathlib.Path],
     out: pathlib.Path | None = None,
     which: Which = "newest",
+    member: int | None = None,
     max_steps: int = 5_000,
     seed: int = 0,
 ) -> None:
@@ -32,6 +33,7 @@ def play(
     Args:
       workdir: the run's folder.
       which: the checkpoint: newest, best (by evaluations), or one by its number of updates.
+      member: a member of a population, by its number; default: the one that was the best.
       out: picture file, .gif or .mp4 by its ending; default: play.gif in the run's folder.
       max_steps: env steps after which the picture ends even if the episode does not.
       seed: seed of the environment and the policy.
@@ -40,8 +42,8 @@ def play(
     target = out or workdir / "play.gif"
     if target.suffix not in ENDINGS:
         raise BadInput(f"--out {target} must end in .gif or .mp4")
-    agent, env = agent_and_env(workdir)
-    params = params_of(agent, workdir, which)
+    agent, env = agent_and_env(workdir, which, member)
+    params = params_of(agent, workdir, which, member)
     _require_writable(target)
     alone = env.spec.num_players == 1
     with contextlib.closing(film.readable(env)(1, seed)) as batch:

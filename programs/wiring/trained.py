@@ -17,6 +17,7 @@ from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.schema import checked
 from boonta.nodes.snapshots.store import glance
+from boonta.programs.wiring import members
 from boonta.programs.wiring.command_line.arguments import parse
 from boonta.programs.wiring.command_line.loading import load
 from boonta.programs.wiring.program import Program, ProgramFunction
@@ -25,21 +26,34 @@ from boonta.programs.wiring.run_folder.config_file import Config, checkpointed
 from boonta.programs.wiring.run_folder.recorded import by_parameter, class_defaults
 
 
-def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tuple[Agent, Env]:
+def agent_and_env(
+    workdir: pathlib.Path, which: Which = "newest", member: int | None = None, simulations: int | None = None
+) -> tuple[Agent, Env]:
     """The agent and environment of a run, from the program and arguments that it was started with.
 
     Args:
       workdir: the run's folder.
+      which: the checkpoint that is meant; of a population it is one member's, whose hyper-parameters the agent has.
+      member: another member of a population; None takes the one that the checkpoint is of.
       simulations: simulations per search of the evaluation policy; None takes as many as in the run's own evaluations.
+
+    Raises:
+      BadInput: see `call_of` and `members.require_member`; or the agent doesn't search.
     """
     function, run, settings = call_of(workdir)
-    if simulations is not None:
-        searches = {name: value for name, value in settings.items() if hasattr(value, "eval_simulations")}
-        if not searches:
-            raise BadInput(f"--simulations is {simulations}, but the agent of {workdir} does not search")
-        settings |= {k: dataclasses.replace(value, eval_simulations=simulations) for k, value in searches.items()}
+    changed = {} if simulations is None else {"eval_simulations": simulations}
+    searching = {name: value for name, value in settings.items() if hasattr(value, "eval_simulations")}
+    settings |= {name: dataclasses.replace(value, **changed) for name, value in searching.items()}
     program = function(run=run, **settings)
-    return program.agent, program.env
+    population = members.population_of(program)
+    if member is not None:
+        members.require_member(population, workdir, which, member)
+    if changed and not searching and not hasattr(getattr(population, "config", None), "eval_simulations"):
+        raise BadInput(f"--simulations is {simulations}, but the agent of {workdir} does not search")
+    if population is None:
+        return program.agent, program.env
+    member = members.recorded_member(workdir, which) if member is None else member
+    return members.agent_of(population, member, **changed), program.env
 
 
 def program_of(workdir: pathlib.Path, config: Config | None = None) -> Program:
@@ -98,9 +112,20 @@ def as_recorded(settings: Mapping[str, Any], recorded: dict[str, Any], hints: Ma
     return values
 
 
-def params_of(agent: Agent, workdir: pathlib.Path, which: Which = "newest") -> Any:
-    """The acting params of a run's newest sound checkpoint, of the best one, or of one by its number of updates."""
-    return restored(agent, workdir, which)[0]
+def params_of(agent: Agent, workdir: pathlib.Path, which: Which = "newest", member: int | None = None) -> Any:
+    """The acting params of a run's newest sound checkpoint, of the best one, or of one by its number of updates.
+
+    Args:
+      agent: the agent, as `agent_and_env` makes it.
+      workdir, which: the run's folder, and the checkpoint.
+      member: a member of a population; None takes the one that the checkpoint is of.
+
+    Raises:
+      BadInput, ValueError: see `restored` and `members.params_of_member`.
+    """
+    if member is None:
+        return restored(agent, workdir, which)[0]
+    return members.params_of_member(agent, program_of(workdir), workdir, which, member)
 
 
 def restored(agent: Agent, workdir: pathlib.Path, which: Which) -> tuple[Any, dict[str, float]]:

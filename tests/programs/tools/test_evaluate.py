@@ -8,12 +8,10 @@ import math
 import pathlib
 import shutil
 import sys
-import types
 
 import numpy as np
 import pytest
 
-from boonta.agents import impala
 from boonta.nodes.actor import Actor
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.evaluating import EvalEpisodes
@@ -173,13 +171,6 @@ def test_a_word_that_is_no_checkpoint_is_refused_with_what_is_allowed(folder, ca
     with pytest.raises(SystemExit) as ended:
         play.main()
     assert ended.value.code == 2 and "{newest,best}|INT" in capsys.readouterr().err
-
-
-def test_the_best_member_plays_by_its_own_hyper_parameters():
-    """A search has constants of its own, such as the discount."""
-    members = [{"seed": 0, "discount": discount} for discount in (0.5, 0.9)]
-    node = types.SimpleNamespace(members=members, make=lambda config: config, config=impala.Config())
-    assert [evaluate._agent_of(node, i).discount for i in (0, 1)] == [0.5, 0.9]
 
 
 def test_what_cannot_be_evaluated_is_named_and_the_rest_is_done(folder, capsys):

@@ -87,7 +87,7 @@ class Slide(dm_env.Environment):
 
 def test_a_continuous_world_is_recorded_at_its_own_speed(tmp_path, monkeypatch, capsys, recwarn):
     policy = Policy(lambda slots: (), lambda params, key, timestep, state: (timestep.observation + 0.5, {}, state))
-    monkeypatch.setattr(play, "agent_and_env", lambda workdir: (Agent(policy, policy, None, ()), Slides()))
+    monkeypatch.setattr(play, "agent_and_env", lambda *_: (Agent(policy, policy, None, ()), Slides()))
     monkeypatch.setattr(play, "params_of", lambda *_: {})
     play.play(tmp_path, out=tmp_path / "slide.mp4")
     assert not [each for each in recwarn if "fork" in str(each.message)]  # Of the process that encodes the film.
@@ -106,7 +106,7 @@ class Broken(Slide):
 
 def test_a_nan_that_the_environment_shows_ends_it_with_a_line(tmp_path, monkeypatch, capsys):
     policy = Policy(lambda slots: (), lambda params, key, timestep, state: (timestep.observation + 0.5, {}, state))
-    monkeypatch.setattr(play, "agent_and_env", lambda workdir: (Agent(policy, policy, None, ()), Slides(Broken)))
+    monkeypatch.setattr(play, "agent_and_env", lambda *_: (Agent(policy, policy, None, ()), Slides(Broken)))
     monkeypatch.setattr(play, "params_of", lambda *_: {})
     monkeypatch.setattr("sys.argv", ["play", str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
