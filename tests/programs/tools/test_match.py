@@ -40,8 +40,8 @@ def test_two_runs_begin_at_random_unless_asked_otherwise(runs):
 
 def test_a_run_plays_as_it_is_evaluated(runs):
     agent, batch = nim.agent()._replace(policy=None), nim.Nim(5)(2, 0)
-    side = match.run_side(agent, runs[1], "newest")(batch, 0)
-    assert side(batch.reset(), np.ones(2, bool)).tolist() == [1, 1]  # It takes two.
+    side = match.run_side(agent, runs[1], "newest", None)(batch, 0)
+    assert side(batch.reset(), np.ones(2, bool), None).tolist() == [1, 1]  # It takes two.
 
 
 def test_games_that_tell_nothing_are_counted(runs, capsys):
