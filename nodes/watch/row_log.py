@@ -50,7 +50,7 @@ class RowLog:
         self._files = Files(log, warn)
         self._samples = rows.Samples()
         self._evaluated: dict[str, float] = {}  # By node, the version of its last evaluation.
-        self._made = 0  # Rows so far, without those of evaluations.
+        self._interval_s: float | None = None  # From the last row to the next; None before the first.
         self._unwritten: collections.deque[dict[str, float]] = collections.deque()  # The oldest first.
         self.begun = self._skips = self._goes_on = False
 
@@ -99,7 +99,8 @@ class RowLog:
         if self._skips:
             self._skips, self._earlier = False, self._mark
             return
-        self._made += 1
+        growing = FIRST_INTERVAL * self._every_s if self._interval_s is None else 2.0 * self._interval_s
+        self._interval_s = min(self._every_s, growing)
         self._earlier = before
         self._put(before, self._mark)
 
@@ -141,9 +142,9 @@ class RowLog:
         if self._is_too_early():
             return False
         since_s = time.monotonic() - self._mark.at
-        if not self._made:
+        if self._interval_s is None:
             return self._samples.has_episodes or since_s >= self._every_s
-        return since_s >= self._every_s * min(1.0, FIRST_INTERVAL * 2.0 ** (self._made - 1))
+        return since_s >= self._interval_s
 
     def _now(self) -> rows.Mark:
         totals, reports, _ = self._look()

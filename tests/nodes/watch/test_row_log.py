@@ -30,3 +30,14 @@ def test_a_monitor_that_starts_does_not_hold_all_earlier_rows(tmp_path: pathlib.
     metrics.read(tmp_path)  # Imports are made before.
     assert peak(log.begin) < peak(lambda: metrics.read(tmp_path)) / 4
     assert log._is_too_early()  # It has seen that the run goes on.
+
+
+def test_rows_are_made_for_as_long_as_a_run_goes_on(tmp_path: pathlib.Path):
+    """Their intervals doubled without an end, so that the 1,026th was more than a float holds."""
+    log = RowLog(tmp_path, (), 1_000.0, lambda: ({}, [], []), print)
+    log.begin()
+    for _ in range(1_100):
+        log.make()
+    before = log.row
+    log.make_if_due()
+    assert log.row is before  # The next one is due in 1,000 s.
